@@ -4,6 +4,7 @@
         [--devices cpu,cuda] [--limit SECONDS] [--runs N] [--output FILE]
     python benchmarks/networkx_backend.py --render FILES
     python benchmarks/networkx_backend.py --conversion [--data FOLDER] [--graphs NAMES]
+    python benchmarks/networkx_backend.py --small [--functions NAMES]
 
 Prints a table per graph, aligned and in Markdown at once, of seconds. Every call is made through NetworkX's
 dispatch, results are used (iterators to their end, dictionaries filled), and the median of the runs counts.
@@ -17,7 +18,12 @@ Functions that the GPU has no part in have no times there. Calls of Godwit end a
 ``--output`` keeps the numbers, which ``--render`` prints again, of several runs as one.
 
 ``--conversion`` measures conversions alone, beside igraph's and SciPy's, and what Godwit adds to
-``import networkx``.
+``import networkx``, in CPU time of one thread. (nx-cugraph needs RAPIDS on a machine with a GPU.)
+
+``--small`` measures calls of each cost of ``_godwit_networkx.COSTS`` on random graphs from 64 nodes on, in
+microseconds of CPU time, which other work on the machine changes little: NetworkX's, Godwit's first and
+later ones (``should_run`` included), and how many times faster they are, with a * where ``should_run``
+leaves them to NetworkX. It ends with the calls that ``should_run`` takes and that are slower.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import networkx as nx
@@ -322,7 +328,9 @@ def conversions(graph: Any, runs: int) -> list[list[str]]:
     for _ in range(runs):
         for name, way in ways.items():
             forget(graph)
-            taken[name].append(seconds(way))
+            begin = process_time()  # of one thread each, and other work changes it little
+            way()
+            taken[name].append(process_time() - begin)
     edges = graph.number_of_edges()
     return [
         [name, f"{statistics.median(times):.3f}", f"{edges / statistics.median(times) / 1e6:.2f}"]
@@ -330,18 +338,131 @@ def conversions(graph: Any, runs: int) -> list[list[str]]:
     ]
 
 
+def _two_nodes(nodes: list[Any]) -> dict[str, Any]:
+    source, target = _drawn(nodes, 2)
+    return {"source": source, "target": target}
+
+
+SMALL_ROWS = [
+    Row("shortest_path", _two_nodes, label="shortest_path(source, target)"),
+    Row("shortest_path", lambda nodes: {**_two_nodes(nodes), "weight": "length"},
+        label="shortest_path(source, target, weight)"),
+    Row("dijkstra_path", lambda nodes: {**_two_nodes(nodes), "weight": "length"}),
+    Row("degree_centrality"),
+    Row("number_of_isolates"),
+    Row("bfs_edges", _source),
+    Row("single_source_shortest_path_length", _source),
+    Row("shortest_path", _source, label="shortest_path(source)"),
+    Row("descendants", _source),
+    Row("bfs_tree", _source),
+    Row("closeness_centrality", lambda nodes: {"u": nodes[0]}, label="closeness_centrality(u)"),
+    Row("connected_components", kind="undirected"),
+    Row("is_forest"),
+    Row("single_source_dijkstra_path_length", _source_by_length),
+    Row("single_source_dijkstra", _source_by_length),
+    Row("single_source_bellman_ford_path_length", _source_by_length),
+    Row("voronoi_cells", lambda nodes: {"center_nodes": nodes[:10], "weight": "length"}),
+    Row("betweenness_centrality", lambda _: {"k": 2, "seed": 1}, label="betweenness_centrality(k=2)"),
+    Row("pagerank"),
+    Row("eigenvector_centrality", lambda _: {"max_iter": 1000}),
+    Row("katz_centrality", lambda _: {"alpha": 1e-3}),
+    Row("hits"),
+    Row("closeness_centrality"),
+    Row("average_shortest_path_length"),
+    Row("all_pairs_shortest_path"),
+    Row("all_pairs_dijkstra_path_length", lambda _: {"weight": "length"}),
+]  # fmt: skip
+"""Functions of each cost."""
+
+SMALL_NODES = (64, 128, 256, 512, 1024, 4096, 12000)
+SMALL_DEGREES = (2, 5, 20)
+_SECONDS_PER_ROW = 0.1
+_MOST_OF_ALL = 256
+"""Nodes of graphs on which functions that search from all nodes are measured."""
+
+
+def small(wanted: list[str]) -> None:
+    """Print tables of calls on small random graphs, and those that are dispatched and slower."""
+    slower: list[str] = []
+    for n in SMALL_NODES:
+        for degree in SMALL_DEGREES:
+            graph = nx.gnm_random_graph(n, n * degree // 2, seed=n)
+            graph = graph.subgraph(max(nx.connected_components(graph), key=len)).copy()
+            draw = random.Random(2)
+            for _, _, data in graph.edges(data=True):
+                data["length"] = draw.randint(1, 100)
+            title = f"{len(graph):,} nodes, {graph.number_of_edges():,} edges"
+            nodes = sorted(graph, key=graph.degree, reverse=True)
+            rows = [
+                _small_row(row, graph, nodes, title, slower)
+                for row in SMALL_ROWS
+                if (not wanted or row.function in wanted)
+                and (row.label or not FUNCTIONS[row.function].searches or n <= _MOST_OF_ALL)
+            ]
+            print(f"{title}\n")
+            show(["function", "NetworkX", "first", "later", "first x", "later x"], rows)
+    print("should_run says yes, and NetworkX is faster:", *(slower or ["none"]), sep="\n")
+
+
+def _small_row(row: Row, graph: Any, nodes: list[Any], title: str, slower: list[str]) -> list[str]:
+    """Return a row of microseconds; add its calls that are dispatched and slower to a list."""
+    function, given = getattr(nx, row.function), row.arguments(nodes)
+    call = (row.function, (graph,), given)
+
+    def first() -> Any:
+        forget(graph)
+        return dispatched(first)
+
+    def later() -> Any:
+        return dispatched(later)
+
+    def dispatched(way: Any) -> Any:
+        verdicts[way] = should_run(*call) is True
+        return function(graph, **given, backend="godwit")
+
+    def by_networkx() -> Any:
+        return function(graph, **given, backend="networkx")
+
+    verdicts: dict[Any, bool] = {}
+    taken: dict[Any, list[float]] = {by_networkx: [], first: [], later: []}
+    use(first())  # compiles
+    begin = perf_counter()
+    while len(taken[later]) < 5 or perf_counter() - begin < _SECONDS_PER_ROW:
+        for way, times in taken.items():
+            if way is later:
+                use(way())  # brings into caches what a conversion has displaced
+            start = process_time()
+            use(way())
+            times.append(1e6 * (process_time() - start))
+    theirs, first_time, later_time = (sorted(times)[len(times) // 4] for times in taken.values())
+    cells = [row.name, *(f"{time:,.0f}" for time in (theirs, first_time, later_time))]
+    for which, time, is_taken in zip(
+        ("first", "later"),
+        (first_time, later_time),
+        (verdicts[first], verdicts[later]),
+        strict=True,
+    ):
+        cells.append(f"{theirs / time:.2f}{'' if is_taken else '*'}")
+        if is_taken and time > theirs:
+            slower.append(f"{title}: {row.name}, {which}: {theirs / time:.2f}")
+    return cells
+
+
 def import_seconds(runs: int = 30) -> tuple[float, float]:
-    """Return seconds of ``import networkx`` with Godwit's entry points and without."""
-    program = "{} import importlib.metadata, time; t = time.perf_counter(); import networkx;"
+    """Return the least CPU seconds of ``import networkx`` with Godwit's entry points and without."""
+    program = "{} import importlib.metadata, time; t = time.process_time(); import networkx;"
+    environment = {**os.environ}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users import compiled modules
     taken: dict[str, list[float]] = {"": [], _ONLY_OTHERS: []}
     for _ in range(runs):
         for before, times in taken.items():
-            line = f"{program.format(before)} print(time.perf_counter() - t)".strip()
+            line = f"{program.format(before)} print(time.process_time() - t)".strip()
             done = subprocess.run(
-                [sys.executable, "-c", line], capture_output=True, text=True, check=True
-            )
+                [sys.executable, "-c", line], env=environment, capture_output=True, text=True,
+                check=True,
+            )  # fmt: skip
             times.append(float(done.stdout))
-    return statistics.median(taken[""]), statistics.median(taken[_ONLY_OTHERS])
+    return min(taken[""]), min(taken[_ONLY_OTHERS])
 
 
 _ONLY_OTHERS = (
@@ -364,6 +485,7 @@ def parsed() -> argparse.Namespace:
     made.add_argument("--output", type=Path, help="a JSON file, which gets the numbers")
     made.add_argument("--render", type=Path, nargs="+", help="print the tables of such files")
     made.add_argument("--conversion", action="store_true", help="measure conversions alone")
+    made.add_argument("--small", action="store_true", help="measure calls on small random graphs")
     found = made.parse_args()
     unknown = set(found.graphs.split(",")) - set(GRAPHS)
     if unknown:
@@ -381,6 +503,9 @@ def main() -> None:
     if "godwit" not in nx.utils.backends.backends:
         raise SystemExit("NetworkX does not know Godwit: install the package (pip install -e .)")
     nx.config.warnings_to_ignore.add("cache")
+    if arguments.small:
+        small([name for name in arguments.functions.split(",") if name])
+        return
     measurements = []
     for name in arguments.graphs.split(","):
         file = arguments.data / GRAPHS[name]

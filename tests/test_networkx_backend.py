@@ -22,7 +22,7 @@ from networkx.utils.backends import _registered_algorithms
 import _godwit_networkx
 import godwit.networkx as backend
 import networkx_table
-from godwit.networkx import from_networkx
+from godwit.networkx import dispatch, from_networkx, options
 from networkx_graphs import networkx_graphs
 
 _UNDIRECTED = (nx.Graph, nx.MultiGraph)
@@ -394,9 +394,18 @@ def test_eccentricity(name: str, graph: Any, data: st.DataObject) -> None:
         )
     else:
         arguments["usebounds"] = data.draw(st.booleans())
-    if name == "center" and not graph.is_directed() and nx.is_tree(graph):
-        return  # NetworkX has another algorithm, and another order
     _check(name, graph, **arguments)
+
+
+@given(seed=st.integers(0, 1000), n=st.integers(1, 12))
+def test_center_of_trees(seed: int, n: int) -> None:
+    tree = nx.relabel_nodes(nx.random_labeled_tree(n, seed=seed), lambda node: f"node {-node}")
+    _check("center", tree)
+    nodes = random.Random(seed).sample(list(tree), n)
+    ordered = nx.Graph()
+    ordered.add_nodes_from(nodes)
+    ordered.add_edges_from(tree.edges)
+    _check("center", ordered)
 
 
 @pytest.mark.parametrize("name", ["diameter", "radius", "periphery", "center"])
@@ -636,27 +645,132 @@ def test_calls_that_godwit_does_not_take_have_a_reason(
         assert backend.can_run(name, (nx.path_graph(3),), arguments) is True
 
 
+_LESS = "less time than a call"
+_LATER = "not converted yet"
+
+
+def _verdict(name: str, graph: Any, **arguments: Any) -> str:
+    """Return why NetworkX should run a call itself; nothing if Godwit should."""
+    verdict = backend.should_run(name, (graph,), arguments)
+    return verdict if isinstance(verdict, str) else ""
+
+
+def _converted(graph: Any) -> Any:
+    """Return a graph with a conversion, as NetworkX keeps it."""
+    kept = graph.__networkx_cache__.setdefault("backends", {})
+    kept["godwit"] = {"key": from_networkx(graph, {"weight": 1})}
+    return graph
+
+
+def test_small_graphs_stay_with_networkx() -> None:
+    few = _converted(nx.path_graph(40))
+    for name in ("bfs_edges", "single_source_dijkstra", "single_source_shortest_path"):
+        assert _LESS in _verdict(name, few, source=0)
+    assert _LESS in _verdict("pagerank", few)
+    for name in ("bfs_edges", "ego_graph", "pagerank"):
+        assert backend.should_run(name, (from_networkx(few), 0), {}) is True
+
+
 def test_graphs_are_converted_when_that_is_worth_it() -> None:
-    graph = nx.path_graph(200)
-    assert "few" in str(backend.should_run("pagerank", (nx.path_graph(5),), {}))
-    assert backend.should_run("pagerank", (graph,), {}) is True
-    assert "no time" in str(backend.should_run("ego_graph", (graph, 0), {}))
-    for _ in range(2):
-        assert "not converted" in str(backend.should_run("bfs_edges", (graph, 0), {}))
-    assert backend.should_run("bfs_edges", (graph, 0), {}) is True
+    graph = nx.path_graph(5_000)
+    assert not _verdict("pagerank", graph)
+    assert not _verdict("single_source_dijkstra", graph, source=0)
+    assert _LESS in _verdict("ego_graph", graph, n=0)
+    calls = 0
+    while verdict := _verdict("bfs_edges", graph, source=0):
+        assert _LATER in verdict
+        calls += 1
+    assert 1 < calls < 5
     graph.add_edge(0, 5)
-    assert "not converted" in str(backend.should_run("bfs_edges", (graph, 0), {}))
-    for name in ("bfs_edges", "ego_graph"):
-        assert backend.should_run(name, (from_networkx(graph), 0), {}) is True
-    pieces = nx.disjoint_union(graph, nx.path_graph(10))
-    for weighted in ("single_source_dijkstra", "single_source_bellman_ford_path_length"):
-        assert backend.should_run(weighted, (pieces, 3), {}) is True
-        assert "few" in str(backend.should_run(weighted, (pieces, 205), {"weight": None}))
-    assert backend.should_run("multi_source_dijkstra", (pieces, {205, 3}), {}) is True
-    assert "few" in str(backend.should_run("multi_source_dijkstra", (pieces, [205, 200]), {}))
-    assert backend.should_run("harmonic_centrality", (pieces,), {"sources": iter([205])}) is True
+    assert _LATER in _verdict("bfs_edges", graph, source=0)
+    assert not _verdict("bfs_edges", _converted(graph), source=0)
     graph.__networkx_cache__ = None
-    assert "cannot be kept" in str(backend.should_run("bfs_edges", (graph, 0), {}))
+    assert "cannot be kept" in _verdict("bfs_edges", graph, source=0)
+
+
+def test_the_arguments_count() -> None:
+    graph = nx.path_graph(4_000)
+    one, some = {"u": 3}, {"nbunch": [1, 2, 3]}
+    assert not _verdict("closeness_centrality", graph)
+    assert _LATER in _verdict("closeness_centrality", graph, **one)
+    assert not _verdict("harmonic_centrality", graph, sources=iter([205]))
+    assert _LATER in _verdict("harmonic_centrality", graph, **some)
+    assert not _verdict("betweenness_centrality", graph, k=50)
+    assert _LATER in _verdict("betweenness_centrality", graph, k=1)
+    assert _LESS in _verdict("diameter", graph, e=dict.fromkeys(graph, 1))
+    assert "bounds" in _verdict("diameter", graph, usebounds=True)
+    assert not _verdict("shortest_path", graph)
+    assert _LATER in _verdict("shortest_path", graph, source=0)
+    assert not _verdict("shortest_path", graph, source=0, weight="weight")
+    for name in ("shortest_path", "bidirectional_shortest_path"):
+        assert _LESS in _verdict(name, _converted(graph), source=0, target=5)
+        assert not _verdict(name, _converted(nx.path_graph(40_000)), source=0, target=5)
+    assert not _verdict("single_source_dijkstra", _converted(graph), source=0, target=5)
+
+
+def test_searches_that_reach_few_nodes_stay_with_networkx() -> None:
+    pieces = nx.disjoint_union(nx.path_graph(5_000), nx.path_graph(10))
+    for name in ("single_source_dijkstra", "single_source_bellman_ford_path_length"):
+        assert not _verdict(name, pieces, source=3)
+        assert "few nodes" in _verdict(name, pieces, source=5_005, weight=None)
+    assert not _verdict("multi_source_dijkstra", pieces, sources={5_005, 3})
+    assert "few nodes" in _verdict("multi_source_dijkstra", pieces, sources=[5_005, 5_000])
+    directed = _converted(nx.path_graph(5_000, create_using=nx.DiGraph))
+    assert not _verdict("bfs_edges", directed, source=0)
+    assert "few nodes" in _verdict("bfs_edges", directed, source=4_990)
+    assert not _verdict("bfs_edges", directed, source=4_990, reverse=True)
+
+
+@pytest.mark.parametrize("devices", ["cuda", ["cuda:0", "cuda:1"]])
+def test_placing_a_graph_on_gpus_counts(devices: Any) -> None:
+    graph = nx.path_graph(5_000)
+    for arrays in (graph, _converted(graph)):
+        assert not _verdict("single_source_dijkstra", arrays, source=0)
+        assert _LATER in _verdict("single_source_dijkstra", arrays, source=0, devices=devices)
+    if "godwit" in nx.config.backends:
+        with nx.config.backends.godwit(devices=devices):
+            assert _LATER in _verdict("single_source_dijkstra", graph, source=0)
+            assert not _verdict("bfs_edges", graph, source=0)  # has no part for GPUs
+
+
+def test_small_graphs_are_on_the_cpu_unless_gpus_are_asked_for(monkeypatch: Any) -> None:
+    graph = nx.path_graph(5_000)
+    for module in (dispatch, options):
+        monkeypatch.setattr(module, "gpu_names", lambda: ("cuda:0",))
+    assert not _verdict("single_source_dijkstra", graph, source=0)
+    large = nx.path_graph(70_000)
+    assert _LATER in _verdict("single_source_dijkstra", large, source=0)
+    assert not _verdict("pagerank", large)
+    assert sum(backend.pagerank(from_networkx(graph, {"weight": 1})).values()) == pytest.approx(1)
+
+
+class _Row(dict[Any, Any]):
+    """A row of a graph that counts how often its length is taken."""
+
+    taken = 0
+
+    def __len__(self) -> int:
+        _Row.taken += 1
+        return super().__len__()
+
+
+def test_whether_a_call_is_dispatched_is_found_without_looking_at_the_whole_graph() -> None:
+    graph = nx.path_graph(10_000)
+    for node, row in list(graph._adj.items()):
+        graph._adj[node] = _Row(row)
+    for name in _godwit_networkx.FUNCTIONS:
+        parameters = list(inspect.signature(getattr(backend, name)).parameters.values())[1:]
+        required = [one.name for one in parameters if one.default is inspect.Parameter.empty]
+        _Row.taken = 0
+        _verdict(name, graph, **dict.fromkeys(required, 0))
+        assert 0 < _Row.taken <= 100, name
+
+
+def test_functions_have_a_cost_and_parameters_that_limit_searches() -> None:
+    for name, row in _godwit_networkx.FUNCTIONS.items():
+        assert row.cost in _godwit_networkx.COSTS, name
+        if row.searches not in ("", _godwit_networkx.ALL):
+            assert row.searches in inspect.signature(getattr(backend, name)).parameters, name
 
 
 _INSTALLED = pytest.mark.skipif(

@@ -95,6 +95,12 @@ def test_what_a_dictionary_does(use: Callable[[Any], Any]) -> None:
         assert list(result.items()) == list(expected.items())
 
 
+def test_unfilled_dictionaries_are_equal() -> None:
+    assert _lazy() == _lazy()
+    assert operator.ne(_lazy(), _lazy()) is False
+    assert (_lazy() | _lazy()) == _EXPECTED
+
+
 @pytest.mark.parametrize("key", ["z", ["unhashable"]])
 def test_missing_keys_and_keys_that_cannot_be_hashed(key: Any) -> None:
     for use in (lambda d: d[key], lambda d: key in d, lambda d: d.get(key)):

@@ -10,27 +10,62 @@ import os
 from typing import Any, NamedTuple
 
 
+class Cost(NamedTuple):
+    """Microseconds of a call, roughly: a model by which ``should_run`` compares NetworkX with Godwit.
+
+    NetworkX's times are of graphs on which it is fast, Godwit's of those on which it is slow: calls that
+    take about the same time stay with it.
+
+    :ivar nodes: that NetworkX takes for each node, and Godwit does not
+    :ivar edges: likewise for each edge
+    :ivar call: that Godwit takes on a converted graph of few nodes, dispatch included
+    :ivar further: that Godwit takes for each search after the first, of functions with many
+    """
+
+    nodes: float
+    edges: float
+    call: float
+    further: float = 0
+
+
+COSTS = {
+    "few nodes": Cost(0, 0, 50),  # looks at some nodes and their neighbours
+    "degrees": Cost(0.2, 0, 100),
+    "path": Cost(0.004, 0, 60),  # between two nodes, with fewest edges
+    "path by lengths": Cost(0.1, 0.02, 100),
+    "search": Cost(0.5, 0, 200, 60),  # breadth-first, or another pass over the graph
+    "many searches": Cost(0.2, 0, 400),  # in one call of Godwit
+    "lengths": Cost(0.8, 0.6, 200, 70),  # Dijkstra's algorithm
+    "iterations": Cost(10, 1, 1000),
+}
+CONVERSION = Cost(0.5, 0.5, 500)
+"""Of a graph, with an attribute of edges; ``call`` is for all graphs, with what else a first call takes."""
+
+GPU_CALL = 1_000.0
+"""Microseconds that a call on GPUs takes beside these."""
+
+PLACING = 150_000.0
+"""Microseconds that placing a graph on GPUs takes, which the first call there does, at most."""
+
+ALL = "all"
+
+
 class Function(NamedTuple):
     """A function of NetworkX that Godwit has.
 
     :ivar module: the module of ``godwit.networkx`` that it is in
-    :ivar passes: about how many passes over the graph NetworkX needs; a graph is converted for
-        :data:`MANY`, and for several calls of fewer. 0: it looks at a few nodes, and takes less time than
-        finding the conversion
+    :ivar cost: a key of :data:`COSTS`; with lengths of edges, that of its counterpart by lengths
     :ivar notes: what differs from NetworkX, for its documentation
     :ivar devices: True if the call takes ``devices``
+    :ivar searches: if it searches from many nodes, the parameter that limits these; :data:`ALL` for none
     """
 
     module: str
-    passes: float
+    cost: str
     notes: str = ""
     devices: bool = False
+    searches: str = ""
 
-
-MANY = 100.0
-"""Passes of functions that search from every node, or iterate."""
-
-LOOKUP = 0.1
 
 _NOT_NEGATIVE = "Lengths must not be negative."
 _BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
@@ -38,135 +73,176 @@ _AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijk
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
 FUNCTIONS = {
-    "all_pairs_bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
-    "all_pairs_bellman_ford_path_length": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
-    "all_pairs_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "all_pairs_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "all_pairs_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "all_pairs_shortest_path": Function("unweighted", MANY),
-    "all_pairs_shortest_path_length": Function("unweighted", MANY),
-    "ancestors": Function("traversal", 1),
+    "all_pairs_bellman_ford_path": Function(
+        "weighted", "lengths", _AS_DIJKSTRA, devices=True, searches=ALL
+    ),
+    "all_pairs_bellman_ford_path_length": Function(
+        "weighted", "lengths", _AS_DIJKSTRA, devices=True, searches=ALL
+    ),
+    "all_pairs_dijkstra": Function(
+        "weighted", "lengths", _NOT_NEGATIVE, devices=True, searches=ALL
+    ),
+    "all_pairs_dijkstra_path": Function(
+        "weighted", "lengths", _NOT_NEGATIVE, devices=True, searches=ALL
+    ),
+    "all_pairs_dijkstra_path_length": Function(
+        "weighted", "lengths", _NOT_NEGATIVE, devices=True, searches=ALL
+    ),
+    "all_pairs_shortest_path": Function("unweighted", "search", searches=ALL),
+    "all_pairs_shortest_path_length": Function("unweighted", "search", searches=ALL),
+    "ancestors": Function("traversal", "search"),
     "average_shortest_path_length": Function(
         "distances",
-        MANY,
+        "many searches",
         "Not by Floyd and Warshall's algorithm. Lengths must not be negative.",
         devices=True,
+        searches=ALL,
     ),
-    "bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA),
-    "bellman_ford_path_length": Function("weighted", MANY, _AS_DIJKSTRA),
-    "bellman_ford_predecessor_and_distance": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
+    "bellman_ford_path": Function("weighted", "lengths", _AS_DIJKSTRA),
+    "bellman_ford_path_length": Function("weighted", "lengths", _AS_DIJKSTRA),
+    "bellman_ford_predecessor_and_distance": Function(
+        "weighted", "lengths", _AS_DIJKSTRA, devices=True
+    ),
     "betweenness_centrality": Function(
-        "centrality", MANY, "Lengths must be positive.", devices=True
+        "centrality", "many searches", "Lengths must be positive.", devices=True, searches="k"
     ),
     "betweenness_centrality_subset": Function(
-        "centrality", MANY, "Lengths must be positive, and targets all nodes.", devices=True
+        "centrality",
+        "many searches",
+        "Lengths must be positive, and targets all nodes.",
+        devices=True,
+        searches="sources",
     ),
-    "bfs_edges": Function("traversal", 1, _NO_SORTING),
-    "bfs_layers": Function("traversal", 1),
-    "bfs_predecessors": Function("traversal", 1, _NO_SORTING),
-    "bfs_successors": Function("traversal", 1, _NO_SORTING),
-    "bfs_tree": Function("traversal", 1, _NO_SORTING),
-    "bidirectional_dijkstra": Function("weighted", LOOKUP, _NOT_NEGATIVE),
-    "bidirectional_shortest_path": Function("unweighted", LOOKUP),
+    "bfs_edges": Function("traversal", "search", _NO_SORTING),
+    "bfs_layers": Function("traversal", "search"),
+    "bfs_predecessors": Function("traversal", "search", _NO_SORTING),
+    "bfs_successors": Function("traversal", "search", _NO_SORTING),
+    "bfs_tree": Function("traversal", "search", _NO_SORTING),
+    "bidirectional_dijkstra": Function("weighted", "path by lengths", _NOT_NEGATIVE),
+    "bidirectional_shortest_path": Function("unweighted", "path"),
     "center": Function(
         "distances",
-        MANY,
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
+        searches="e",
     ),
-    "closeness_centrality": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
-    "complement": Function("operators", 1),
-    "connected_components": Function("components", 1, devices=True),
-    "degree_centrality": Function("structure", LOOKUP),
-    "descendants": Function("traversal", 1),
-    "descendants_at_distance": Function("traversal", 1),
+    "closeness_centrality": Function(
+        "distances", "many searches", _NOT_NEGATIVE, devices=True, searches="u"
+    ),
+    "complement": Function("operators", "search"),
+    "connected_components": Function("components", "search", devices=True),
+    "degree_centrality": Function("structure", "degrees"),
+    "descendants": Function("traversal", "search"),
+    "descendants_at_distance": Function("traversal", "search"),
     "diameter": Function(
         "distances",
-        MANY,
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
+        searches="e",
     ),
-    "dijkstra_path": Function("weighted", LOOKUP, _NOT_NEGATIVE),
-    "dijkstra_path_length": Function("weighted", LOOKUP, _NOT_NEGATIVE),
-    "dijkstra_predecessor_and_distance": Function("weighted", MANY, _BY_DISTANCE, devices=True),
+    "dijkstra_path": Function("weighted", "path by lengths", _NOT_NEGATIVE),
+    "dijkstra_path_length": Function("weighted", "path by lengths", _NOT_NEGATIVE),
+    "dijkstra_predecessor_and_distance": Function(
+        "weighted", "lengths", _BY_DISTANCE, devices=True
+    ),
     "eccentricity": Function(
-        "distances", MANY, "``sp`` is not taken. Lengths must not be negative.", devices=True
+        "distances",
+        "many searches",
+        "``sp`` is not taken. Lengths must not be negative.",
+        devices=True,
+        searches="v",
     ),
     "edge_betweenness_centrality": Function(
-        "centrality", MANY, "Lengths must be positive. Multigraphs are not taken.", devices=True
+        "centrality",
+        "many searches",
+        "Lengths must be positive. Multigraphs are not taken.",
+        devices=True,
+        searches="k",
     ),
-    "ego_graph": Function("operators", 0, "``undirected`` is not taken for directed graphs."),
+    "ego_graph": Function(
+        "operators", "few nodes", "``undirected`` is not taken for directed graphs."
+    ),
     "eigenvector_centrality": Function(
-        "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
+        "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),
-    "generic_bfs_edges": Function("traversal", 1, "``neighbors`` is not taken."),
-    "global_efficiency": Function("distances", MANY, devices=True),
-    "harmonic_centrality": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
-    "has_path": Function("paths", LOOKUP),
+    "generic_bfs_edges": Function("traversal", "search", "``neighbors`` is not taken."),
+    "global_efficiency": Function("distances", "many searches", devices=True, searches=ALL),
+    "harmonic_centrality": Function(
+        "distances", "many searches", _NOT_NEGATIVE, devices=True, searches="nbunch"
+    ),
+    "has_path": Function("paths", "path"),
     "hits": Function(
         "centrality",
-        MANY,
-        "Power iterations, ``max_iter`` on the CPU, and only then ARPACK.",
+        "iterations",
+        "20 power iterations, on GPUs 20 ``max_iter``, and then Lanczos' method.",
         devices=True,
     ),
-    "in_degree_centrality": Function("structure", LOOKUP),
-    "is_arborescence": Function("components", 1, devices=True),
-    "is_branching": Function("components", 1, devices=True),
-    "is_connected": Function("components", 1, devices=True),
-    "is_forest": Function("components", 1, devices=True),
-    "is_isolate": Function("structure", 0),
-    "is_tree": Function("components", 1, devices=True),
-    "is_weakly_connected": Function("components", 1, devices=True),
-    "isolates": Function("structure", LOOKUP),
+    "in_degree_centrality": Function("structure", "degrees"),
+    "is_arborescence": Function("components", "search", devices=True),
+    "is_branching": Function("components", "search", devices=True),
+    "is_connected": Function("components", "search", devices=True),
+    "is_forest": Function("components", "search", devices=True),
+    "is_isolate": Function("structure", "few nodes"),
+    "is_tree": Function("components", "search", devices=True),
+    "is_weakly_connected": Function("components", "search", devices=True),
+    "isolates": Function("structure", "degrees"),
     "katz_centrality": Function(
-        "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
+        "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),
-    "multi_source_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "multi_source_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "multi_source_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "node_connected_component": Function("components", 1),
-    "number_connected_components": Function("components", 1, devices=True),
-    "number_of_isolates": Function("structure", LOOKUP),
-    "number_weakly_connected_components": Function("components", 1, devices=True),
-    "out_degree_centrality": Function("structure", LOOKUP),
-    "overall_reciprocity": Function("structure", 1),
+    "multi_source_dijkstra": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
+    "multi_source_dijkstra_path": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
+    "multi_source_dijkstra_path_length": Function(
+        "weighted", "lengths", _NOT_NEGATIVE, devices=True
+    ),
+    "node_connected_component": Function("components", "search"),
+    "number_connected_components": Function("components", "search", devices=True),
+    "number_of_isolates": Function("structure", "degrees"),
+    "number_weakly_connected_components": Function("components", "search", devices=True),
+    "out_degree_centrality": Function("structure", "degrees"),
+    "overall_reciprocity": Function("structure", "search"),
     "pagerank": Function(
         "centrality",
-        MANY,
+        "iterations",
         "Ranks sum to 1. Undirected graphs converge in fewer iterations, within the same bound. "
         "``dangling`` is not taken, nor are negative weights.",
         devices=True,
     ),
     "periphery": Function(
         "distances",
-        MANY,
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
+        searches="e",
     ),
     "radius": Function(
         "distances",
-        MANY,
+        "many searches",
         "The same with ``usebounds``. Lengths must not be negative.",
         devices=True,
+        searches="e",
     ),
-    "reciprocity": Function("structure", 1),
-    "reverse": Function("operators", 1, "For graphs that were converted by hand."),
-    "shortest_path": Function("paths", LOOKUP, _NOT_NEGATIVE, devices=True),
-    "shortest_path_length": Function("paths", LOOKUP, _NOT_NEGATIVE, devices=True),
-    "single_source_bellman_ford": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
-    "single_source_bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
+    "reciprocity": Function("structure", "search"),
+    "reverse": Function("operators", "search", "For graphs that were converted by hand."),
+    "shortest_path": Function("paths", "path", _NOT_NEGATIVE, devices=True),
+    "shortest_path_length": Function("paths", "path", _NOT_NEGATIVE, devices=True),
+    "single_source_bellman_ford": Function("weighted", "lengths", _AS_DIJKSTRA, devices=True),
+    "single_source_bellman_ford_path": Function("weighted", "lengths", _AS_DIJKSTRA, devices=True),
     "single_source_bellman_ford_path_length": Function(
-        "weighted", MANY, _AS_DIJKSTRA, devices=True
+        "weighted", "lengths", _AS_DIJKSTRA, devices=True
     ),
-    "single_source_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "single_source_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "single_source_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
-    "single_source_shortest_path": Function("unweighted", 1),
-    "single_source_shortest_path_length": Function("unweighted", 1),
-    "single_target_shortest_path": Function("unweighted", 1),
-    "single_target_shortest_path_length": Function("unweighted", 1),
-    "voronoi_cells": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
-    "weakly_connected_components": Function("components", 1, devices=True),
+    "single_source_dijkstra": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
+    "single_source_dijkstra_path": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
+    "single_source_dijkstra_path_length": Function(
+        "weighted", "lengths", _NOT_NEGATIVE, devices=True
+    ),
+    "single_source_shortest_path": Function("unweighted", "search"),
+    "single_source_shortest_path_length": Function("unweighted", "search"),
+    "single_target_shortest_path": Function("unweighted", "search"),
+    "single_target_shortest_path_length": Function("unweighted", "search"),
+    "voronoi_cells": Function("distances", "lengths", _NOT_NEGATIVE, devices=True),
+    "weakly_connected_components": Function("components", "search", devices=True),
 }
 
 _DEVICES = {

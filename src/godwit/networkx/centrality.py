@@ -13,6 +13,7 @@ import godwit as gw
 from godwit.dtypes import Array
 from godwit.errors import ConvergenceError
 from godwit.networkx.graph import ArrayGraph
+from godwit.networkx.kernels import lanczos_step
 from godwit.networkx.options import RELEASE, on_devices, refusals
 from godwit.networkx.results import values_by_node
 from godwit.placement import PlacedGraph
@@ -244,8 +245,11 @@ def katz_centrality(
     return _iterated(G, run, max_iter, nstart)
 
 
+_CPU_ITERATIONS = 20
+"""Power iterations on the CPU, at most: Lanczos' method converges in fewer steps than many of them."""
+
 _GPU_ITERATIONS = 20
-"""Power iterations that GPUs make for one that is asked for, before ARPACK on the CPU is faster."""
+"""Power iterations that GPUs make for one that is asked for, before a CPU is faster."""
 
 
 def hits(
@@ -269,10 +273,12 @@ def hits(
         try:
             result = gw.hits(
                 graph, tolerance=tol / len(G), start=start, normalized=bool(normalized),
-                max_iterations=max_iter * (_GPU_ITERATIONS if is_on_gpus else 1),
+                max_iterations=(
+                    max_iter * _GPU_ITERATIONS if is_on_gpus else min(max_iter, _CPU_ITERATIONS)
+                ),
             )  # fmt: skip
         except ConvergenceError:
-            hubs, authorities = _singular_vectors(G.weighted("weight"), start, max_iter, tol)
+            hubs, authorities = _singular_vectors(G.weighted("weight"), start, max_iter)
             if normalized:
                 hubs, authorities = hubs / hubs.sum(), authorities / authorities.sum()
         else:
@@ -280,21 +286,53 @@ def hits(
     return values_by_node(G, hubs), values_by_node(G, authorities)
 
 
-def _singular_vectors(
-    rows: gw.Graph, start: Array | None, max_iter: int, tol: float
-) -> tuple[Array, Array]:
-    """Return hub and authority scores by ARPACK, as NetworkX does."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.linalg import ArpackNoConvergence, svds
+_STEPS = 20
+"""Steps of Lanczos' method for each restart of ARPACK, which ``max_iter`` counts in NetworkX."""
+
+_STEPS_BETWEEN_CHECKS = 4
+
+_RESIDUAL = 1e-13
+"""Residual of the eigenvector of A'A at which it has converged, relative to the eigenvalue."""
+
+
+def _singular_vectors(rows: gw.Graph, start: Array | None, max_iter: int) -> tuple[Array, Array]:
+    """Return hub and authority scores by Lanczos' method on A'A, whose first eigenvector is authorities.
+
+    The eigenvector is a sum of the method's vectors. They are not kept but made twice: first for the
+    tridiagonal matrix, whose eigenvector has their coefficients (Golub and Van Loan, "Matrix Computations",
+    chapter 10). Orthogonality is lost only after the first eigenvector has converged, and then it ends.
+    """
+    from scipy.linalg import eigh_tridiagonal
 
     n = rows.vertex_count
-    weights = np.ones(rows.arc_count) if rows.weights is None else rows.weights.astype(np.float64)
-    matrix = csr_array((weights, rows.targets, rows.offsets), shape=(n, n))
-    if start is None:  # another would be drawn at random
-        start = np.ones(n)
-    try:
-        _, _, vectors = svds(matrix, k=1, maxiter=max_iter, tol=tol, v0=start)
-    except ArpackNoConvergence as error:
-        raise nx.PowerIterationFailedConvergence(max_iter) from error
-    authorities = vectors.flatten().real
-    return matrix @ authorities, authorities
+    offsets, targets, weights = rows.rows
+    weights = np.ones(len(targets)) if weights is None else weights.astype(np.float64)
+    first = np.ones(n) if start is None else start
+    first = first / np.linalg.norm(first)
+    diagonal: list[float] = []
+    beside = [0.0]
+    vector, before, following = first.copy(), np.zeros(n), np.empty(n)
+    for step in range(1, _STEPS * max_iter + 1):
+        entry = lanczos_step(offsets, targets, weights, vector, before, beside[-1], following)
+        diagonal.append(entry)
+        beside.append(float(np.linalg.norm(following)))
+        is_complete = beside[-1] <= _RESIDUAL * max(diagonal)
+        if is_complete or step % _STEPS_BETWEEN_CHECKS == 0:
+            last = (step - 1, step - 1)
+            value, shares = eigh_tridiagonal(diagonal, beside[1:-1], select="i", select_range=last)
+            if is_complete or beside[-1] * abs(shares[-1, 0]) <= _RESIDUAL * value[0]:
+                break
+        following /= beside[-1]
+        vector, before, following = following, vector, before
+    else:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    authorities = np.zeros(n)
+    vector[:], before[:] = first, 0
+    for share, between, length in zip(shares[:, 0], beside, beside[1:], strict=False):
+        authorities += share * vector
+        lanczos_step(offsets, targets, weights, vector, before, between, following)
+        following /= length or 1.0
+        vector, before, following = following, vector, before
+    products = weights * authorities[targets]
+    hubs = np.bincount(np.repeat(np.arange(n), np.diff(offsets)), products, minlength=n)
+    return hubs, authorities

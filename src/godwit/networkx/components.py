@@ -11,13 +11,19 @@ import numpy as np
 import godwit as gw
 from godwit.dtypes import Array
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.options import on_devices
+from godwit.networkx.kernels import component_labels
+from godwit.networkx.options import on_devices, suits_one_thread
 from godwit.networkx.searches import BreadthFirst, runs
 from godwit.runtime.registry import DevicesArgument
 
 
 def _labels(graph: ArrayGraph, devices: DevicesArgument) -> Array:
     """Return the position of the first node of each node's component."""
+    if suits_one_thread(graph.structure, devices):
+        offsets, targets = graph.out_rows
+        label = np.empty(len(graph), targets.dtype)
+        component_labels(offsets, targets, label)
+        return label
     return gw.connected_components(on_devices(graph, graph.structure, devices)).label
 
 

@@ -69,12 +69,12 @@ def _structure(graph: Any) -> ArrayGraph:
     rows = _rows(graph)
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
-    heads = list(chain.from_iterable(rows))
+    count = int(offsets[-1])
     multiplicity = None
     if graph.is_multigraph():
-        counts = map(len, chain.from_iterable(map(dict.values, rows)))
-        multiplicity = np.fromiter(counts, np.int64, len(heads))
-    targets = _positions(nodes, heads).astype(id_dtype_for(len(nodes)), copy=False)
+        lengths = map(len, chain.from_iterable(map(dict.values, rows)))
+        multiplicity = np.fromiter(lengths, np.int64, count)
+    targets = _positions(nodes, rows, count).astype(id_dtype_for(len(nodes)), copy=False)
     structure = Graph.trusted(offsets, targets, directed=graph.is_directed())
     arrays = ArrayGraph(nodes, structure, multiplicity)
     with suppress(TypeError):  # a subclass with slots
@@ -92,14 +92,16 @@ def _rows(graph: Any) -> list[dict[Any, Any]]:
     return list(map(dict, rows))
 
 
-def _positions(nodes: list[Any], heads: list[Any]) -> Array:
-    """Return the position of each head among distinct nodes."""
+def _positions(nodes: list[Any], rows: list[dict[Any, Any]], count: int) -> Array:
+    """Return the position of each key of the rows among distinct nodes."""
+    heads = chain.from_iterable(rows)
     if nodes and set(map(type, nodes)) == {int}:
         with suppress(OverflowError):  # beyond 64 bits
-            numbers, targets = np.array(nodes, np.int64), np.array(heads, np.int64)
+            numbers = np.array(nodes, np.int64)
+            targets = np.fromiter(heads, np.int64, count)
             return targets if _count_up(numbers) else _integer_positions(numbers, targets)
     index = dict(zip(nodes, range(len(nodes)), strict=True))
-    return np.fromiter(map(index.__getitem__, heads), np.int64, len(heads))
+    return np.fromiter(map(index.__getitem__, heads), np.int64, count)
 
 
 def _count_up(numbers: Array) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sized
 from functools import cache
+from itertools import islice
 from typing import Any
 
-from _godwit_networkx import FUNCTIONS
+from _godwit_networkx import CONVERSION, COSTS, FUNCTIONS, GPU_CALL, PLACING, Cost
 from godwit.networkx.graph import ArrayGraph
+from godwit.networkx.options import FEW_ARCS, named_devices
+from godwit.runtime.registry import gpu_names
 
 _UNSUPPORTED = {
     "dangling": "rank of dangling nodes is distributed like the personalization",
@@ -26,14 +29,29 @@ _ATTRIBUTES = ("weight", "distance")
 
 
 @cache
-def _signature(name: str) -> inspect.Signature:
+def _parameters(name: str) -> tuple[inspect.Signature, list[str], frozenset[str]]:
+    """Return a function's signature, the names of its parameters, and those that must be given."""
     import godwit.networkx as backend
 
-    return inspect.signature(getattr(backend, name))
+    signature = inspect.signature(getattr(backend, name))
+    required = {
+        name for name, one in signature.parameters.items() if one.default is inspect.Parameter.empty
+    }
+    return signature, list(signature.parameters), frozenset(required)
 
 
 def _arguments(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
-    return _signature(name).bind(*args, **kwargs).arguments
+    """Return what each parameter of a call is given; TypeError if the call is wrong.
+
+    All calls of NetworkX's function come here twice, and binding a signature takes five times as long.
+    """
+    signature, names, required = _parameters(name)
+    arguments = dict(zip(names, args, strict=False))
+    arguments.update(kwargs)
+    is_right = len(arguments) == len(args) + len(kwargs) and required <= arguments.keys()
+    if is_right and (not kwargs or kwargs.keys() <= signature.parameters.keys()):
+        return arguments
+    return signature.bind(*args, **kwargs).arguments
 
 
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
@@ -53,67 +71,131 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
     return True
 
 
-_LEAST_NODES = 64
-"""Below this number of nodes NetworkX is done before a conversion is."""
+_BY_LENGTHS = {"search": "lengths", "path": "path by lengths"}
+"""Costs of functions that are given lengths of edges."""
 
-_PASSES = 2.0
-"""Passes over a graph that take NetworkX as long as a conversion."""
+_BETWEEN = {"lengths": "path by lengths"}
+"""Costs of functions that are given a source and a target."""
+
+_SAMPLED = 32
+"""Nodes whose degrees stand for those of all: counting all edges would take time for each node."""
+
+_LEAST_REACHED = 100
+"""Nodes that a search has to reach before NetworkX takes longer than a call of Godwit."""
 
 _PART = 8
-"""1 / the part of the nodes that a single search has to reach to be worth a conversion."""
+"""1 / the part of the nodes that a search has to reach to be worth a conversion."""
 
-_SPENT = "godwit_passes"
+_SPENT = "godwit_spent"
 
 
-def _reaches_few(graph: Any, arguments: dict[str, Any]) -> bool:
-    """Return True if a search from the call's source, or sources, ends within a part of the graph.
+def _cost_and_searches(name: str, count: int, arguments: dict[str, Any]) -> tuple[Cost, float]:
+    """Return the cost of a call, and how many times it has that cost.
 
-    That is found by a search of this part, which takes much less time than a conversion.
+    :param count: number of nodes
+    """
+    row = FUNCTIONS[name]
+    kind, searches = row.cost, 1
+    ends = [arguments.get(parameter) is not None for parameter in ("source", "sources", "target")]
+    if kind == "path" and sum(ends) < 2:  # from, to, or between all nodes
+        kind, searches = "search", 1 if any(ends) else count
+    if sum(ends) == 2:
+        kind = _BETWEEN.get(kind, kind)
+    if any(arguments.get(parameter) is not None for parameter in _ATTRIBUTES):
+        kind = _BY_LENGTHS.get(kind, kind)
+    if row.searches:
+        limit = arguments.get(row.searches)
+        searches = limit if row.searches == "k" and limit else _number_of(limit, count)
+    return COSTS[kind], searches
+
+
+def _number_of(nodes: Any, count: int) -> int:
+    """Return the number of nodes that an argument gives: nodes, a node, or None for all."""
+    if nodes is None:
+        return count
+    if isinstance(nodes, Mapping):  # what searches from all have resulted in
+        return 0
+    return len(nodes) if isinstance(nodes, Sized) and not isinstance(nodes, str | tuple) else 1
+
+
+def _reaches_few(graph: Any, arguments: dict[str, Any], least: int) -> bool:
+    """Return True if a search from the call's source, or sources, reaches fewer nodes than ``least``.
+
+    That is found by a search that ends there, which takes much less time than what is to be saved.
     """
     sources = arguments.get("sources", [arguments["source"]] if "source" in arguments else None)
-    if not isinstance(sources, Collection) or arguments.get("target") is not None:
+    if not isinstance(sources, Collection):
         return False
     try:
         reached = set(sources)
     except TypeError:
         return False
-    frontier, enough = set(reached), len(graph) // _PART
-    while frontier and len(reached) < enough:
+    neighbours = graph._pred if arguments.get("reverse") and graph.is_directed() else graph._adj
+    frontier = set(reached)
+    while frontier and len(reached) < least:
         following: set[Any] = set()
         for node in frontier:
-            following.update(graph._adj.get(node, ()))
+            following.update(neighbours.get(node, ()))
+            if len(following) >= 2 * least:
+                return False
         frontier = following - reached
         reached |= frontier
-    return len(reached) < enough
+    return len(reached) < least
+
+
+def _goes_to_gpus(name: str, arguments: dict[str, Any], arcs: float) -> bool:
+    """Return True if GPUs are asked for, or are the default for so many arcs."""
+    if not FUNCTIONS[name].devices:
+        return False
+    devices = named_devices(arguments.get("devices"))
+    if devices is None:
+        return arcs >= FEW_ARCS and bool(gpu_names())
+    names = [devices] if isinstance(devices, str) else devices
+    return isinstance(names, list | tuple) and any(str(one).startswith("cuda") for one in names)
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     """Return True if a call takes Godwit less time than NetworkX, conversion included, else why not.
 
-    Many searches or iterations over a graph are worth a conversion. A single search is not, but several
-    are: the work that NetworkX did on a graph is counted, and the graph is converted when that has taken as
-    long as a conversion. NetworkX forgets the count when the graph changes.
+    Both times are estimated from the size of the graph (:data:`_godwit_networkx.COSTS`). If a call does not
+    pay for a conversion, several may: what NetworkX has taken for calls on a graph is added up, and once
+    that is as long as a conversion, the graph is converted. NetworkX forgets it when the graph changes.
+
+    This takes microseconds, except before the conversion of a large graph for a search from given nodes:
+    then it takes a small part of what the conversion does.
     """
-    graph = args[0] if args else kwargs["G"]
+    arguments = _arguments(name, args, kwargs)
+    graph = arguments["G"]
     if isinstance(graph, ArrayGraph):
         return True
-    work = FUNCTIONS[name].passes
-    if len(graph) < _LEAST_NODES:
-        return f"{len(graph)} nodes are few: a conversion takes longer"
-    if work == 0:
-        return "it looks at a few nodes, which takes NetworkX no time"
-    cache = getattr(graph, "__networkx_cache__", None)
-    is_converted = cache is not None and bool(cache.get("backends", {}).get("godwit"))
-    if work >= _PASSES:
-        if not is_converted and _reaches_few(graph, _arguments(name, args, kwargs)):
-            return "it reaches few nodes: a conversion takes longer"
+    n = len(graph)
+    degrees = sum(map(len, islice(graph._adj.values(), _SAMPLED)))
+    arcs = degrees * n / (min(n, _SAMPLED) or 1)
+    edges = arcs if graph.is_directed() else arcs / 2
+    if arguments.get("usebounds"):
+        return "with bounds NetworkX needs a few searches, and Godwit makes all"
+    cost, searches = _cost_and_searches(name, n, arguments)
+    theirs = searches * (cost.nodes * n + cost.edges * edges)
+    on_gpus = _goes_to_gpus(name, arguments, arcs)
+    ours = cost.call + (searches - 1) * cost.further + (GPU_CALL if on_gpus else 0)
+    if theirs <= ours:
+        return "it takes NetworkX less time than a call of Godwit"
+    networkx_cache = getattr(graph, "__networkx_cache__", None)
+    kept = (networkx_cache or {}).get("backends", {}).get("godwit", {})
+    conversion = 0.0
+    if not kept:
+        conversion = CONVERSION.call + CONVERSION.nodes * n + CONVERSION.edges * edges
+    if on_gpus and not any(getattr(arrays, "placements", None) for arrays in kept.values()):
+        conversion += PLACING
+    if theirs > ours + conversion:
+        least = _LEAST_REACHED if kept else max(_LEAST_REACHED, n // _PART)
+        if searches == 1 and _reaches_few(graph, arguments, least):
+            return "it reaches few nodes, which takes NetworkX less time"
         return True
-    if cache is None:
+    if networkx_cache is None:
         return "the graph's conversion cannot be kept, and takes longer than this call"
-    if is_converted:
+    spent = networkx_cache.get(_SPENT, 0.0)
+    if spent >= conversion:
         return True
-    spent = cache.get(_SPENT, 0.0)
-    if spent >= _PASSES:
-        return True
-    cache[_SPENT] = spent + work
+    networkx_cache[_SPENT] = spent + theirs
     return "the graph is not converted yet, and that takes longer than this call"

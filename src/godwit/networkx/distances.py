@@ -12,12 +12,12 @@ import godwit as gw
 from godwit.algorithms.distances import run_sums
 from godwit.algorithms.distances.query import DistanceSums
 from godwit.dtypes import Array
-from godwit.networkx.components import _is_connected
+from godwit.networkx.components import _is_connected, is_tree
 from godwit.networkx.graph import ArrayGraph
 from godwit.networkx.kernels import roots
 from godwit.networkx.options import RELEASE, existing, on_devices, refusals
 from godwit.networkx.results import values_by_node
-from godwit.networkx.searches import BreadthFirst, search
+from godwit.networkx.searches import BreadthFirst, search, way
 from godwit.networkx.weighted import _sources
 from godwit.runtime.registry import DevicesArgument
 from godwit.worker.options import query_options
@@ -135,7 +135,17 @@ def center(
     """Return the nodes of smallest eccentricity."""
     if RELEASE >= (3, 6) and len(G) == 0 and e is None and weight is None and not G.is_directed():
         raise nx.NetworkXPointlessConcept("G has no nodes.")  # as NetworkX looks for a tree first
+    if e is None and weight is None and not G.is_directed() and len(G) and is_tree(G):
+        return _center_of_tree(G)
     return _extreme(_eccentricities(G, e, usebounds, weight, devices), min)
+
+
+def _center_of_tree(graph: ArrayGraph) -> list[Any]:
+    """Return the middle node, or nodes, of a longest path of a tree, whose ends two searches find."""
+    end = int(BreadthFirst(graph, [0]).order[-1])
+    found = BreadthFirst(graph, [end])
+    path = way(found.parent, int(found.order[-1]))
+    return graph.names(sorted(path[(len(path) - 1) // 2 : len(path) // 2 + 1]))
 
 
 def _extreme(eccentricities: Any, choose: Callable[[Any], Any]) -> list[Any]:

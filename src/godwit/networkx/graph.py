@@ -51,6 +51,7 @@ class ArrayGraph:
     :param structure: the graph of their positions, without weights and parallel arcs
     :param multiplicity: of a multigraph, the number of parallel edges of each arc
     :ivar placements: on devices, by the identity of what is placed, and the names of the devices
+    :ivar scratch: arrays of searches between two nodes, kept since making them takes longer than the search
     """
 
     __networkx_backend__ = "godwit"
@@ -68,6 +69,7 @@ class ArrayGraph:
         self.origin: weakref.ref[Any] | None = None
         self.__networkx_cache__: dict[str, Any] = {}
         self.placements: dict[tuple[int, tuple[str, ...]], PlacedGraph] = {}
+        self.scratch: list[tuple[Array, ...]] = []
         self._lengths: dict[Any, Graph] = {}
         self._sums: dict[Any, Graph] = {}
 

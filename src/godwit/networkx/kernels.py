@@ -1,4 +1,4 @@
-"""Searches that visit vertices in NetworkX's order, compiled for one thread.
+"""Searches that visit vertices in NetworkX's order, and Lanczos' method, compiled for one thread.
 
 NetworkX's functions promise an order (``bfs_edges``) or return one of several shortest paths, and both
 depend on the order of neighbours in a node's dictionary. Rows keep that order, and these kernels process
@@ -61,7 +61,7 @@ def bidirectional_path(
 ) -> int:  # fmt: skip
     """Find a path with fewest arcs from both ends, one level of the smaller frontier at a time.
 
-    :param parent: (n) :data:`UNREACHED` everywhere before; likewise ``child``
+    :param parent: (n) :data:`UNREACHED` everywhere before and after; likewise ``child``
     :param forward: (n) scratch; likewise ``backward``
     :param path: (n) gets the vertices of the path
     :returns: number of vertices of the path; 0 if there is none
@@ -106,7 +106,12 @@ def bidirectional_path(
                 if meeting >= 0:
                     break
             backward_begin, backward_end = backward_end, backward_next
-    return _joined(meeting, parent, child, path)
+    length = _joined(meeting, parent, child, path)
+    for k in range(forward_next):
+        parent[forward[k]] = UNREACHED
+    for k in range(backward_next):
+        child[backward[k]] = UNREACHED
+    return length
 
 
 def _joined(meeting: int, parent: Any, child: Any, path: Any) -> int:
@@ -193,17 +198,18 @@ def length_path(
     distance: Any, parent: Any, is_final: Any, heap_distances: Any, heap_numbers: Any,
     heap_vertices: Any, path: Any,
 ) -> int:  # fmt: skip
-    """Find a shortest path by lengths of arcs, from one of several vertices to a target.
+    """Find a shortest path by lengths of arcs from one of several vertices to a target, or to all vertices.
 
+    :param target: -1 to search for all
     :param cutoff: largest length
     :param distance: (n) gets the distance of each vertex reached
-    :param parent: (n) :data:`UNREACHED` everywhere before
-    :param is_final: (n) False everywhere before
+    :param parent: (n) :data:`UNREACHED` everywhere before; gets the vertex before each on its path
+    :param is_final: (n) False everywhere before; gets True for each vertex processed
     :param heap_distances: scratch, an entry for each arc and source; likewise other heaps
-    :param path: (n) gets the vertices of the path
-    :returns: number of vertices of the path; 0 if there is none
+    :param path: (n) gets the vertices of the path; in a search for all, those reached, in order
+    :returns: number of vertices in ``path``; 0 if there is no path
     """
-    size, pushed = 0, 0
+    size, pushed, reached = 0, 0, 0
     for source in sources:
         distance[source] = 0
         parent[source] = NO_PARENT
@@ -219,6 +225,9 @@ def length_path(
         is_final[v] = True
         if v == target:
             return _path_from(v, parent, path)
+        if target < 0:
+            path[reached] = v
+            reached += 1
         for i in range(offsets[v], offsets[v + 1]):
             w = targets[i]
             length = distance[v] + weights[i]
@@ -230,7 +239,7 @@ def length_path(
                 _push(heap_distances, heap_numbers, heap_vertices, size, length, pushed, w)
                 size += 1
                 pushed += 1
-    return 0
+    return reached
 
 
 @kernel
@@ -350,3 +359,59 @@ def roots(order: Any, parent: Any, root: Any) -> None:
     """
     for v in order:
         root[v] = v if parent[v] == NO_PARENT else root[parent[v]]
+
+
+@kernel
+def component_labels(offsets: Any, targets: Any, label: Any) -> None:
+    """Find connected components, whatever the directions of arcs.
+
+    :param label: (n) gets the smallest vertex of each vertex's component
+    """
+    n = len(offsets) - 1
+    for v in range(n):
+        label[v] = v
+    for v in range(n):
+        for i in range(offsets[v], offsets[v + 1]):
+            a, b = _root(label, v), _root(label, targets[i])
+            if a < b:
+                label[b] = a
+            elif b < a:
+                label[a] = b
+    for v in range(n):
+        label[v] = label[label[v]]
+
+
+def _root(label: Any, v: int) -> int:
+    """Return the root of a vertex's tree, and halve the path to it."""
+    while label[v] != v:
+        label[v] = label[label[v]]
+        v = label[v]
+    return v
+
+
+@kernel
+def lanczos_step(
+    offsets: Any, targets: Any, weights: Any, vector: Any, before: Any, beside: Any, following: Any
+) -> Any:
+    """Multiply a vector by A'A, the matrix of HITS' authorities, and make it orthogonal to the last two.
+
+    :param vector: (n) vector of Lanczos' method; ``before`` is the one before it
+    :param beside: the entry of the tridiagonal matrix that the two share
+    :param following: (n) gets the next vector, times its length
+    :returns: the entry of the tridiagonal matrix on the diagonal
+    """
+    n = len(offsets) - 1
+    for v in range(n):
+        following[v] = -beside * before[v]
+    for v in range(n):
+        total = 0.0
+        for i in range(offsets[v], offsets[v + 1]):
+            total += weights[i] * vector[targets[i]]
+        for i in range(offsets[v], offsets[v + 1]):
+            following[targets[i]] += weights[i] * total
+    product = 0.0
+    for v in range(n):
+        product += following[v] * vector[v]
+    for v in range(n):
+        following[v] -= product * vector[v]
+    return product

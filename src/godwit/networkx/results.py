@@ -105,18 +105,21 @@ class NodePaths:
     def keys_and_values(self) -> tuple[list[Any], list[Any]]:
         """Return nodes and paths."""
         order = self._found.order
+        rank = np.empty(len(self._graph), np.int64)
+        rank[order] = np.arange(len(order))
+        before = self._found.parent[order]
+        sources = int(np.count_nonzero(before < 0))  # they come first
         names = self._graph.names(order)
-        parents = self._found.parent[order].tolist()
-        paths: dict[int, list[Any]] = {}
+        paths = [[name] for name in names[:sources]]
+        ranks = rank[before[sources:]].tolist()
         with collector_paused():
-            for position, name, before in zip(order.tolist(), names, parents, strict=True):
-                if before < 0:
-                    paths[position] = [name]
-                elif self._backward:
-                    paths[position] = [name, *paths[before]]
-                else:
-                    paths[position] = [*paths[before], name]
-        return names, list(paths.values())
+            if self._backward:
+                for name, k in zip(names[sources:], ranks, strict=True):
+                    paths.append([name, *paths[k]])
+            else:
+                for name, k in zip(names[sources:], ranks, strict=True):
+                    paths.append([*paths[k], name])
+        return names, paths
 
 
 class _Unfilled:
@@ -197,6 +200,9 @@ def fill(result: LazyDict) -> None:
 def _filling(method: Callable[..., Any]) -> Callable[..., Any]:
     def filled(self: LazyDict, *arguments: Any, **named: Any) -> Any:
         fill(self)
+        for other in arguments:
+            if isinstance(other, LazyDict):  # dict's methods would not call its own
+                fill(other)
         return method(self, *arguments, **named)
 
     filled.__doc__ = method.__doc__

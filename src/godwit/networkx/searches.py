@@ -25,7 +25,7 @@ from godwit.networkx.kernels import (
     length_path,
     tree_of_distances,
 )
-from godwit.networkx.options import on_devices, refusals
+from godwit.networkx.options import on_devices, refusals, suits_one_thread
 from godwit.runtime.registry import DevicesArgument
 
 
@@ -109,11 +109,25 @@ class ByLength:
     ) -> None:  # fmt: skip
         self._rows = rows
         self._sources = np.array(sources, np.int64)
+        if suits_one_thread(rows, devices):
+            self._search(cutoff)
+            return
         with refusals():
             found = gw.sssp(on_devices(graph, rows, devices), self._sources, cutoff=cutoff)
         self.distance = found.distance
         self.reached = found.reached
         self.count = int(np.count_nonzero(self.reached))
+
+    def _search(self, cutoff: Any) -> None:
+        """Search on one thread, by Dijkstra's algorithm."""
+        rows, sources = self._rows, self._sources
+        self.distance, parent, self.reached = _labels(rows)
+        order = np.empty(rows.vertex_count, rows.targets.dtype)
+        self.count = length_path(
+            *rows.rows, sources, -1, _limit(cutoff, _dtype_of(rows)), self.distance, parent,
+            self.reached, *_heap(rows, len(sources)), order,
+        )  # fmt: skip
+        self._tree = order[: self.count], parent
 
     @cached_property
     def _tree(self) -> tuple[Array, Array]:
@@ -187,14 +201,15 @@ def path_between(graph: ArrayGraph, source: int, target: int) -> Array:
     """Return the positions of a path with fewest edges; empty if there is none."""
     offsets, targets = graph.out_rows
     in_offsets, in_targets = graph.in_rows
-    n, dtype = len(graph), targets.dtype
-    path, forward, backward = np.empty((3, n), dtype)
-    parent, child = np.full((2, n), UNREACHED, dtype)
-    count = bidirectional_path(
-        offsets, targets, in_offsets, in_targets, source, target, parent, child, forward, backward,
-        path,
-    )  # fmt: skip
-    return path[:count]
+    try:
+        scratch = graph.scratch.pop()
+    except IndexError:  # none yet, or in use by other threads
+        n, dtype = len(graph), targets.dtype
+        scratch = (*np.full((2, n), UNREACHED, dtype), *np.empty((3, n), dtype))
+    count = bidirectional_path(offsets, targets, in_offsets, in_targets, source, target, *scratch)
+    path = scratch[-1][:count].copy()
+    graph.scratch.append(scratch)
+    return np.asarray(path)
 
 
 def length_path_between(

@@ -28,6 +28,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "bfs": lambda show: gw.bfs(GRAPH, 0, progress=show),
     "sssp": lambda show: gw.sssp(GRAPH, 0, progress=show),
     "components": lambda show: gw.connected_components(GRAPH, progress=show),
+    "spanning forest": lambda show: gw.minimum_spanning_forest(GRAPH, progress=show),
     "pagerank": lambda show: gw.pagerank(GRAPH, progress=show),
     "katz": lambda show: gw.katz_centrality(GRAPH, alpha=1e-3, progress=show),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.spanning_forest import cpu
+from godwit.cli.application import app
 from godwit.dtypes import Array
 from godwit.errors import InputError, RunTimeoutError, VerificationError
 from godwit.graph import generators
@@ -142,6 +145,78 @@ def test_real_graphs(name: str) -> None:
     expected = minimum_spanning_tree(graph.to_scipy(merge="min").astype(np.float64))
     assert result.total_weight == expected.sum()
     gw.verify_minimum_spanning_forest(graph, result)
+
+
+def networkx_graph(seed: int, *, weighted: bool = True) -> Any:
+    """A graph whose order of nodes and edges is not that of their names, with ties and self-loops."""
+    generator = np.random.default_rng(seed)
+    graph = nx.Graph(name="of a test")
+    nodes = generator.permutation(80).tolist()
+    graph.add_nodes_from((f"n{node}", {"colour": node}) for node in nodes)
+    for u, v in generator.integers(0, 70, (240, 2)).tolist():
+        attributes = {"weight": int(generator.integers(-3, 4))} if weighted and u % 7 else {}
+        graph.add_edge(f"n{u}", f"n{v}", **attributes, label=u * v)
+    return graph
+
+
+@pytest.mark.filterwarnings("ignore:Note. conversions to backend graphs")
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("which", ["minimum", "maximum"])
+def test_networkx(which: str, weighted: bool) -> None:
+    graph = networkx_graph(int(weighted), weighted=weighted)
+    edges = getattr(nx, f"{which}_spanning_edges")
+    choices: list[dict[str, Any]] = [{}, {"data": False}, {"weight": "label"}, {"weight": None}]
+    for options in choices:
+        expected = list(edges(graph, **options))
+        assert list(edges(graph, **options, backend="godwit")) == expected
+    tree = getattr(nx, f"{which}_spanning_tree")
+    expected_tree, found = tree(graph), tree(graph, backend="godwit")
+    assert list(found.nodes(data=True)) == list(expected_tree.nodes(data=True))
+    assert list(found.edges(data=True)) == list(expected_tree.edges(data=True))
+    assert found.graph == graph.graph
+    for node, attributes in found.nodes(data=True):  # its own, not the graph's
+        assert attributes is not graph.nodes[node]
+
+
+def test_networkx_runs_what_is_not_taken() -> None:
+    graph = networkx_graph(1)
+    wrong = graph.copy()
+    wrong.add_edge("n1", "n2", weight=float("nan"))
+    with nx.config(backend_priority={"algos": ["godwit"]}):
+        assert list(nx.minimum_spanning_edges(graph, algorithm="prim"))
+        assert list(nx.minimum_spanning_edges(nx.MultiGraph(graph)))
+        with pytest.raises(ValueError, match="NaN found"):
+            list(nx.minimum_spanning_edges(wrong))
+        with pytest.raises(nx.NetworkXNotImplemented):
+            nx.minimum_spanning_tree(nx.DiGraph(graph))
+
+
+class TestCommand:
+    def run(self, *arguments: str) -> Any:
+        return CliRunner().invoke(app, ["spanning-forest", *arguments])
+
+    def test_json_and_files(self, tmp_path: Path) -> None:
+        roads = tmp_path / "roads.csv"
+        roads.write_text("from,to,km\nUlm,Bonn,5\nBonn,Jena,3\nJena,Ulm,4\nBonn,Ulm,9\n")
+        target = tmp_path / "forest.csv"
+        reading = ["--columns", "from,to,km", "--undirected"]
+        found = self.run(str(roads), *reading, "--json", "--verify", "-o", str(target))
+        assert found.exit_code == 0, found.output
+        facts = json.loads(found.stdout)
+        assert (facts["edges"], facts["trees"], facts["total_weight"]) == (2, 1, 7)
+        assert facts["verified"]
+        lines = sorted(target.read_text().splitlines()[1:])
+        assert lines == ['"Bonn","Jena",3', '"Jena","Ulm",4']
+        found = self.run(str(roads), *reading, "--maximum", "-o", str(tmp_path / "forest.npy"))
+        assert "total weight 9" in found.stdout
+        assert np.load(tmp_path / "forest.npy").shape == (2, 2)
+
+    def test_directed_graphs_are_refused(self, tmp_path: Path) -> None:
+        arcs = tmp_path / "arcs.txt"
+        arcs.write_text("1 2\n2 3\n")
+        found = self.run(str(arcs))
+        assert found.exit_code == 2
+        assert "--undirected" in str(found.output)
 
 
 class TestArguments:

@@ -155,6 +155,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
         "eccentricity": Target(gw.eccentricity, on_one),
         "connected_components": Target(gw.connected_components, on_one),
+        "minimum_spanning_forest": Target(
+            gw.minimum_spanning_forest, {"graph": UNDIRECTED, "devices": "cpu:0"}
+        ),
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
         ),
@@ -254,6 +257,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         ),
         "verify_connected_components": Target(
             gw.verify_connected_components, {"graph": UNDIRECTED, "label": components.label}
+        ),
+        "verify_minimum_spanning_forest": Target(
+            gw.verify_minimum_spanning_forest, {"graph": UNDIRECTED, "arcs": [0, 2, 4]}
         ),
         "verify_betweenness_centrality": Target(
             gw.verify_betweenness_centrality,

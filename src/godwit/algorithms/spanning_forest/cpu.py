@@ -132,6 +132,8 @@ def forest_on_cpu(
     passes = [(True, _MOST_KEY, arcs)] if pivot is None else [(True, *pivot), (False, *pivot)]
     joined = edges = 0
     for light, pivot_key, pivot_arc in passes:
+        if poll is not None:
+            poll(edges)  # each part may be too short for the team's
         which = (bits_of(weights), *order, light, pivot_key, pivot_arc)
         given = (rows.offsets, rows.targets, *which, parent)
         begins = np.cumsum([0, *run_team(_count_edges, *given, **team)])

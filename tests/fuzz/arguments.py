@@ -354,6 +354,7 @@ UNTRIED = {
             "CentralityResult",
             "ClosenessResult",
             "ComponentsResult",
+            "SpanningForestResult",
             "DistancesResult",
             "EccentricityResult",
             "HitsResult",

@@ -28,6 +28,7 @@ from godwit.algorithms import (
     hits,
     katz,
     pagerank,
+    random_walks,
     spanning_forest,
     sssp,
 )
@@ -37,7 +38,7 @@ from godwit.graph.generators import spec
 
 _FUNCTIONS = [
     betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
-    pagerank, spanning_forest, sssp, spec,
+    pagerank, random_walks, spanning_forest, sssp, spec,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

@@ -155,6 +155,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
         "eccentricity": Target(gw.eccentricity, on_one),
         "connected_components": Target(gw.connected_components, on_one),
+        "random_walks": Target(gw.random_walks, {**on_one, "sources": [0, 2], "length": 3}),
         "minimum_spanning_forest": Target(
             gw.minimum_spanning_forest, {"graph": UNDIRECTED, "devices": "cpu:0"}
         ),
@@ -257,6 +258,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         ),
         "verify_connected_components": Target(
             gw.verify_connected_components, {"graph": UNDIRECTED, "label": components.label}
+        ),
+        "verify_random_walks": Target(
+            gw.verify_random_walks, {"graph": GRAPH, "walks": np.array([[0, 1, 3, -1]])}
         ),
         "verify_minimum_spanning_forest": Target(
             gw.verify_minimum_spanning_forest, {"graph": UNDIRECTED, "arcs": [0, 2, 4]}

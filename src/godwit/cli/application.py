@@ -23,6 +23,7 @@ from godwit.cli import (
     paths,
     power_iteration,
     spanning_forest,
+    walks,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.generators.spec import GENERATORS
@@ -168,6 +169,7 @@ for _name, _function, *_epilog_parts in (
     ("eccentricity", closeness.closeness, closeness.ECCENTRICITY_EXAMPLES),
     ("components", components.components, components.EXAMPLES),
     ("spanning-forest", spanning_forest.spanning_forest, spanning_forest.EXAMPLES),
+    ("walks", walks.walks, walks.EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),
     ("generate", convert.generate, convert.GENERATE_EXAMPLES, convert.GENERATORS_HELP),

@@ -9,6 +9,9 @@ with two parts: in graphs with many edges the lightest, some :data:`LIGHT_EDGES`
 *pivot*, come first. Of the others only those are listed whose ends are in different trees then: the rest
 are the heaviest edges of cycles. All threads list edges, in ascending order of ids, and sort them by a
 stable radix sort of their keys; one thread joins trees, by union-find as in :mod:`godwit.graph.union_find`.
+
+In graphs with few edges a round of Boruvka's algorithm comes first instead, which leaves less to sort and
+to join: each vertex chooses its least edge, which belongs to the forest.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ from godwit.graph.rows import (
     row_range,
     thread_count_for,
 )
-from godwit.graph.union_find import TO_THE_ROOT, compress
-from godwit.runtime.cpu.atomics import load, load_acquire, prefetch, store
+from godwit.graph.union_find import TO_THE_ROOT, compress, hook
+from godwit.runtime.cpu.atomics import fetch_or, load, load_acquire, prefetch, store
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, barrier, block_range, run_team
 
@@ -131,6 +134,13 @@ def forest_on_cpu(
     pivot = None if weights is None else pivot_of(rows, weights, order)
     passes = [(True, _MOST_KEY, arcs)] if pivot is None else [(True, *pivot), (False, *pivot)]
     joined = edges = 0
+    if weights is not None and pivot is None:
+        chosen = np.empty(n, dtype), np.empty(n, np.int64)
+        weighed = (rows.offsets, rows.targets, bits_of(weights), *order)
+        run_team(_choose, *weighed, *chosen, **team)
+        joined = sum(run_team(_join_chosen, *weighed, *chosen, parent, marks, **team))
+        del chosen
+        run_team(_flatten, parent, **team)
     for light, pivot_key, pivot_arc in passes:
         if poll is not None:
             poll(edges)  # each part may be too short for the team's
@@ -208,6 +218,72 @@ def _key(bits: Any, mask: Any, least: Any, flip: Any, arc: Any) -> Any:
 def _is_listed(key: Any, arc: Any, light: bool, pivot_key: Any, pivot_arc: Any) -> Any:
     """Return True if an edge is on the wanted side of the pivot."""
     return ((key < pivot_key) | ((key == pivot_key) & (arc <= pivot_arc))) == light
+
+
+@kernel
+def _choose(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, bits: Any, mask: Any,
+    least: Any, flip: Any, neighbors: Any, arcs: Any,
+) -> None:  # fmt: skip
+    """Choose the least edge of each vertex: store its other end, or -1, and its arc in the vertex' row.
+
+    The id of the edge from v to a smaller vertex u is in row u, so ids are in the order of the smaller
+    ends, and of edges with one smaller end in the order of either row.
+    """
+    begin, end = row_range(rank, size, offsets)
+    for v in range(begin, end):
+        if v % _POLL_VERTICES == 0 and load_acquire(control, ABORT) != 0:
+            return
+        neighbor: Any = np.int64(-1)
+        chosen: Any = np.int64(-1)
+        least_key: Any = np.int64(0)
+        least_end: Any = np.int64(0)
+        for arc in range(offsets[v], offsets[v + 1]):
+            target = np.int64(load(targets, arc))
+            key = _key(bits, mask, least, flip, arc)
+            low = min(target, v)
+            is_less = (key < least_key) | ((key == least_key) & (low < least_end))
+            if ((chosen < 0) | is_less) & (target != v):
+                neighbor = target
+                chosen = arc
+                least_key = key
+                least_end = low
+        neighbors[v] = neighbor
+        arcs[v] = chosen
+
+
+@kernel
+def _join_chosen(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, bits: Any, mask: Any,
+    least: Any, flip: Any, neighbors: Any, arcs: Any, parent: Any, marks: Any,
+) -> int:  # fmt: skip
+    """Mark the edges that vertices chose, and join the trees of their ends; return their number.
+
+    Only the thread of row u marks the choice of a vertex whose other end is u. Of equal parallel edges, the
+    first is marked for both ends.
+    """
+    joined = 0
+    begin, end = row_range(rank, size, offsets)
+    for u in range(begin, end):
+        if u % _POLL_VERTICES == 0 and load_acquire(control, ABORT) != 0:
+            break
+        for arc in range(offsets[u], offsets[u + 1]):
+            target = load(targets, arc)
+            is_chosen = load(arcs, u) == arc
+            if not is_chosen and load(neighbors, target) != u:
+                continue
+            if target <= u:
+                continue
+            if load(neighbors, target) == u:
+                key = _key(bits, mask, least, flip, load(arcs, target))
+                if key == _key(bits, mask, least, flip, arc):
+                    store(neighbors, target, neighbors.dtype.type(-1))  # it is marked once
+                    is_chosen = True
+            if is_chosen:
+                hook(parent, neighbors.dtype.type(u), target)
+                fetch_or(marks, arc >> 6, np.uint64(1) << np.uint64(arc & 63))
+                joined += 1
+    return joined
 
 
 @kernel

@@ -156,6 +156,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "eccentricity": Target(gw.eccentricity, on_one),
         "connected_components": Target(gw.connected_components, on_one),
         "random_walks": Target(gw.random_walks, {**on_one, "sources": [0, 2], "length": 3}),
+        "sample_neighbors": Target(
+            gw.sample_neighbors, {"graph": GRAPH, "seeds": [0, 2], "fanouts": [2, -1]}
+        ),
         "minimum_spanning_forest": Target(
             gw.minimum_spanning_forest, {"graph": UNDIRECTED, "devices": "cpu:0"}
         ),
@@ -358,6 +361,7 @@ UNTRIED = {
             "CentralityResult",
             "ClosenessResult",
             "ComponentsResult",
+            "NeighborSample",
             "SpanningForestResult",
             "DistancesResult",
             "EccentricityResult",

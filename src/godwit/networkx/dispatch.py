@@ -49,6 +49,8 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
         return "its result has all attributes, which NetworkX does not convert for it"
     if arguments.get("algorithm", "kruskal") != "kruskal":
         return "algorithm is not 'kruskal', which has an order of its own"
+    if FUNCTIONS[name].module == "trees" and arguments["G"].is_multigraph():
+        return "edges of multigraphs have keys"
     for parameter in _ATTRIBUTES:
         if callable(arguments.get(parameter)):
             return f"{parameter} is a function, not the name of an attribute"

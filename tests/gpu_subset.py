@@ -305,12 +305,33 @@ def run_generators(_devices: list[str]) -> None:
             check(f"{spec} weights", made.weights, wanted.weights)
 
 
+def run_forests(devices: list[str]) -> None:
+    """Spanning forests and random walks: weights of 32 and 64 bits, hubs, all ways to draw."""
+    wide: Any = gw.generators.rmat(9, 16, seed=1, weights=(-9, 9))
+    thin = gw.generators.road(30, seed=1, weights=(1, 9))
+    real = wide.with_weights(wide.weights.astype(np.float64))
+    hub = gw.generators.star(3000)
+    for name, graph in {"wide": wide, "real": real, "thin": thin, "hub": hub}.items():
+        for maximum in (False, True):
+            wanted = gw.minimum_spanning_forest(graph, maximum, devices="cpu").arcs
+            for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
+                found = gw.minimum_spanning_forest(graph, maximum, devices=devices, gpu=gpu)
+                check(f"forest {name}, {maximum=}", found.arcs, wanted)
+    for name, graph in {"thin": thin, "hub": hub}.items():
+        for p, q in ((1, 1), (0.5, 2), (1e9, 1e-9)):
+            sources = range(graph.vertex_count)
+            wanted = gw.random_walks(graph, sources, 9, p=p, q=q, devices="cpu")
+            walks = gw.random_walks(graph, sources, 9, p=p, q=q, devices=devices)
+            check(f"walks {name}, {p=}, {q=}", walks, wanted)
+
+
 SUPERSTEPS = {
     "searches": run_searches,
     "ranks": run_ranks,
     "unions": run_unions,
     "dependencies": run_dependencies,
     "step-programs": run_step_programs,
+    "forests": run_forests,
 }
 DATAFLOW = {"links": run_links, "filters": run_filters, "streams": run_streams}
 PARTS: dict[str, dict[str, Callable[[list[str]], None]]] = {

@@ -25,6 +25,8 @@ from godwit.algorithms.distances import cuda as distances_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
+from godwit.algorithms.random_walks import cuda as walk_steps
+from godwit.algorithms.spanning_forest import cuda as forest_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
@@ -234,6 +236,43 @@ UNIONS = [(ids, merge, splices) for ids in (INT32, INT64) for merge, splices in 
 )
 def test_components_compile(ids: Any, merge: Any, splices: bool, architecture: str) -> None:
     text = components_steps.source(ids, merge, splices=splices)
+    assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("ids", "architecture"),
+    [
+        pytest.param((INT32, INT64)[place % 2], architecture, marks=_unless(place in (0, 5)))
+        for place, architecture in enumerate(ARCHITECTURES)
+    ],
+    ids=str,
+)
+def test_walks_compile(ids: Any, architecture: str) -> None:
+    assert b".text.work\0" in cubin(walk_steps.source(ids), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("ids", "weight_bytes", "packed", "architecture"),
+    [
+        pytest.param(*variant, name, marks=_unless(place in (0, 5)))
+        for place, (variant, name) in enumerate(
+            zip(
+                [
+                    (ids, *way)
+                    for ids in (INT32, INT64)
+                    for way in ((4, True), (4, False), (8, False))
+                ],
+                ARCHITECTURES,
+                strict=True,
+            )
+        )
+    ],
+    ids=str,
+)
+def test_spanning_forests_compile(
+    ids: Any, weight_bytes: int, packed: bool, architecture: str
+) -> None:
+    text = forest_steps.source(ids, weight_bytes, packed=packed)
     assert b".text.work\0" in cubin(text, (), architecture)
 
 

@@ -28,15 +28,18 @@ from godwit.algorithms import (
     hits,
     katz,
     pagerank,
+    random_walks,
+    spanning_forest,
     sssp,
 )
+from godwit.algorithms.random_walks import neighbors
 from godwit.dataflow import context
 from godwit.errors import InputError
 from godwit.graph.generators import spec
 
 _FUNCTIONS = [
     betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
-    pagerank, sssp, spec,
+    neighbors, pagerank, random_walks, spanning_forest, sssp, spec,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

@@ -22,12 +22,14 @@ COUNTED: dict[str, tuple[int, Callable[[Any], Any]]] = {
     "betweenness": (300, lambda show: gw.betweenness_centrality(GRAPH, samples=300, progress=show)),
     "distances": (300, lambda show: gw.distances(GRAPH, range(300), progress=show)),
     "closeness": (1024, lambda show: gw.closeness_centrality(GRAPH, progress=show)),
+    "walks": (1024 * 20, lambda show: gw.random_walks(GRAPH, range(1024), 20, progress=show)),
     "filter": (10**6, lambda show: gw.filter(np.arange(10**6), lambda x: x > 9, progress=show)),
 }
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "bfs": lambda show: gw.bfs(GRAPH, 0, progress=show),
     "sssp": lambda show: gw.sssp(GRAPH, 0, progress=show),
     "components": lambda show: gw.connected_components(GRAPH, progress=show),
+    "spanning forest": lambda show: gw.minimum_spanning_forest(GRAPH, progress=show),
     "pagerank": lambda show: gw.pagerank(GRAPH, progress=show),
     "katz": lambda show: gw.katz_centrality(GRAPH, alpha=1e-3, progress=show),
 }

@@ -70,6 +70,7 @@ class Function(NamedTuple):
 _NOT_NEGATIVE = "Lengths must not be negative."
 _BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
 _AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijkstra's algorithm."
+_KRUSKAL = "``algorithm`` must be ``'kruskal'``. Multigraphs are not taken, nor is NaN."
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
 FUNCTIONS = {
@@ -191,6 +192,10 @@ FUNCTIONS = {
     "katz_centrality": Function(
         "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),
+    "maximum_spanning_edges": Function("trees", "lengths", _KRUSKAL, devices=True),
+    "maximum_spanning_tree": Function("trees", "lengths", _KRUSKAL, devices=True),
+    "minimum_spanning_edges": Function("trees", "lengths", _KRUSKAL, devices=True),
+    "minimum_spanning_tree": Function("trees", "lengths", _KRUSKAL, devices=True),
     "multi_source_dijkstra": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path_length": Function(

@@ -44,6 +44,15 @@ from godwit.algorithms.power_iteration.verify import verify_hits as verify_hits
 from godwit.algorithms.power_iteration.verify import (
     verify_katz_centrality as verify_katz_centrality,
 )
+from godwit.algorithms.random_walks import random_walks as random_walks
+from godwit.algorithms.random_walks.neighbors import NeighborSample as NeighborSample
+from godwit.algorithms.random_walks.neighbors import sample_neighbors as sample_neighbors
+from godwit.algorithms.random_walks.verify import verify_random_walks as verify_random_walks
+from godwit.algorithms.spanning_forest import minimum_spanning_forest as minimum_spanning_forest
+from godwit.algorithms.spanning_forest.result import SpanningForestResult as SpanningForestResult
+from godwit.algorithms.spanning_forest.verify import (
+    verify_minimum_spanning_forest as verify_minimum_spanning_forest,
+)
 from godwit.algorithms.sssp import sssp as sssp
 from godwit.dataflow import collectives as collectives
 from godwit.dataflow import policies as policies

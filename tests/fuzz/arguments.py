@@ -155,6 +155,13 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
         "eccentricity": Target(gw.eccentricity, on_one),
         "connected_components": Target(gw.connected_components, on_one),
+        "random_walks": Target(gw.random_walks, {**on_one, "sources": [0, 2], "length": 3}),
+        "sample_neighbors": Target(
+            gw.sample_neighbors, {"graph": GRAPH, "seeds": [0, 2], "fanouts": [2, -1]}
+        ),
+        "minimum_spanning_forest": Target(
+            gw.minimum_spanning_forest, {"graph": UNDIRECTED, "devices": "cpu:0"}
+        ),
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
         ),
@@ -255,6 +262,12 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "verify_connected_components": Target(
             gw.verify_connected_components, {"graph": UNDIRECTED, "label": components.label}
         ),
+        "verify_random_walks": Target(
+            gw.verify_random_walks, {"graph": GRAPH, "walks": np.array([[0, 1, 3, -1]])}
+        ),
+        "verify_minimum_spanning_forest": Target(
+            gw.verify_minimum_spanning_forest, {"graph": UNDIRECTED, "arcs": [0, 2, 4]}
+        ),
         "verify_betweenness_centrality": Target(
             gw.verify_betweenness_centrality,
             {"graph": UNDIRECTED, "centrality": between.centrality},
@@ -348,6 +361,8 @@ UNTRIED = {
             "CentralityResult",
             "ClosenessResult",
             "ComponentsResult",
+            "NeighborSample",
+            "SpanningForestResult",
             "DistancesResult",
             "EccentricityResult",
             "HitsResult",

@@ -82,7 +82,7 @@ def _draw(seed: int, number: int) -> _Case:
     generator = random.Random(f"graphs {seed} {number}")
     variant = _variant(slow)
     algorithm = generator.choice(
-        ["bfs", "sssp", "sssp", "sssp", "pagerank", "components", "betweenness"]
+        ["bfs", "sssp", "sssp", "sssp", "pagerank", "components", "betweenness", "forest", "walks"]
     )
     if number % _FILTER_EVERY == _FILTER_EVERY - 1:
         algorithm = "filter"
@@ -331,6 +331,39 @@ def _components(drawn: _Case) -> str | None:
     return None
 
 
+def _forest(drawn: _Case) -> str | None:
+    generator, graph = drawn.generator, drawn.graph
+    graph = graph.symmetrize(merge=None)
+    named: dict[str, Any] = {
+        "maximum": generator.random() < 0.5, "devices": _one_device(drawn), "timeout_s": _TIMEOUT_S
+    }  # fmt: skip
+    try:
+        result = gw.minimum_spanning_forest(graph, **named)
+    except InputError as error:
+        has_nan = graph.weights is not None and np.isnan(graph.weights).any()
+        return None if has_nan else raised(error)
+    gw.verify_minimum_spanning_forest(graph, result)
+    return None
+
+
+def _walks(drawn: _Case) -> str | None:
+    generator, graph = drawn.generator, drawn.graph
+    weights = graph.weights
+    fits = weights is None or bool(((weights >= 0) & (weights.astype(np.float64) < 1e300)).all())
+    weighted = weights is not None and fits and generator.random() < 0.6
+    named: dict[str, Any] = {
+        "p": generator.choice([1, 1, 0.5, 1e9]), "q": generator.choice([1, 1, 4, 1e-9]),
+        "seed": generator.randrange(2**64), "weighted": weighted, "timeout_s": _TIMEOUT_S,
+    }  # fmt: skip
+    sources = range(graph.vertex_count)
+    length = generator.choice([0, 1, 7, 40])
+    walks = gw.random_walks(graph, sources, length, devices=_one_device(drawn), **named)
+    gw.verify_random_walks(graph, walks, weighted=weighted)
+    if not np.array_equal(walks, gw.random_walks(graph, sources, length, devices="cpu", **named)):
+        return "walks differ from those on the CPU"
+    return None
+
+
 def _betweenness(drawn: _Case) -> str | None:
     generator, graph = drawn.generator, drawn.graph
     weights = graph.weights
@@ -432,5 +465,7 @@ _ALGORITHMS: dict[str, Callable[[_Case], str | None]] = {
     "pagerank": _pagerank,
     "components": _components,
     "betweenness": _betweenness,
+    "forest": _forest,
+    "walks": _walks,
     "filter": _filter,
 }

@@ -226,6 +226,20 @@ def _cells(arrays: ArrayGraph) -> list[Any]:
     return [cells[arc] for arc in first]
 
 
+def edge_attributes(arrays: ArrayGraph, arcs: Array) -> list[dict[Any, Any]]:
+    """Return the dictionaries of the edges of some arcs, of a graph without parallel edges.
+
+    They are those of NetworkX's graph where the graph was converted with them.
+    """
+    if arrays.edge_data is not None:
+        return arrays.edge_data.take(arcs).attributes
+    columns = [
+        (name, [1] * len(arcs) if values is None else values[arcs].tolist())
+        for (name, _), values in arrays.attributes.items()
+    ]
+    return [{name: values[at] for name, values in columns} for at in range(len(arcs))]
+
+
 def _edge_attributes(arrays: ArrayGraph) -> list[dict[Any, Any]]:
     """Return new dictionaries of attributes, arc by arc."""
     if arrays.edge_data is not None:

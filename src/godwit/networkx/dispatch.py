@@ -65,6 +65,10 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
             return f"{parameter} is given: {reason}"
     if name in _KEEPS_NO_ATTRIBUTES and not isinstance(arguments["G"], ArrayGraph):
         return "its result has all attributes, which NetworkX does not convert for it"
+    if arguments.get("algorithm", "kruskal") != "kruskal":
+        return "algorithm is not 'kruskal', which has an order of its own"
+    if FUNCTIONS[name].module == "trees" and arguments["G"].is_multigraph():
+        return "edges of multigraphs have keys"
     for parameter in _ATTRIBUTES:
         if callable(arguments.get(parameter)):
             return f"{parameter} is a function, not the name of an attribute"

@@ -1,0 +1,398 @@
+// Minimum spanning forest by Boruvka's algorithm on a list of edges, in supersteps on one GPU.
+//
+// Encoding: vertices are positions; an edge is the arc whose source is the smaller vertex of the graph, and its
+// id is that arc's index in the graph. A key is an i64 that orders as the weight does (KeyOrder in cpu.py).
+// Edges are ordered by (key, id), so no two are equal. Where keys are of 32 bits and ids, too, both are one word
+// (PACKED); else they are lowered one after the other.
+//
+// In a round every tree, named by its root, chooses its least edge to another tree: each edge lowers the choices
+// of both ends' roots by atomicMin. Chosen edges belong to the forest (cut property) and close no cycle, as the
+// order has no ties, so JOIN links the trees of each by the hooks of union_find.cuh, and sets the edge's bit. The
+// next round lists the edges whose ends still have different roots, with these roots as ends. After Fallin,
+// Gonzalez, Seo, Burtscher: A High-Performance MST Implementation for GPUs (ECL-MST), SC 2023.
+//
+// In graphs with many edges the lightest, up to a pivot, come first; of the others only those are listed whose
+// ends are in different trees then (filter-Kruskal: Osipov, Sanders, Singler, ALENEX 2009).
+//
+// There are two arrays of choices. A round uses one, and its JOIN resets the other at all roots of the round,
+// which the roots of the next one are among.
+//
+// Lower bound, `n` vertices with arcs and `m` arcs of 4-byte ids and weights: arcs are read once, or twice with a
+// pivot, 8 m bytes each time; parents and choices are written once, 20 n. rmat22_16 (m = 128 M): 2.2 GB, 0.5 ms
+// at 4.0 TB/s; road4900 (m = 96 M): a list of 48 M edges of 16 bytes is written and read as well, 2.8 GB, 0.7 ms.
+#pragma once
+
+#define SPLICES false
+#define MERGE 0
+#include "algorithms/components/union_find.cuh"
+
+enum ForestPhase : u32 {
+    BEGIN_TREES,
+    LIST_EDGES,
+    CHOOSE_IDS,
+    JOIN_TREES,
+    KEEP_EDGES,
+    FLATTEN_TREES
+};
+enum ForestState : u32 { LISTED, TURN, IS_HEAVY, JOINED, NEEDED };
+enum ForestCount : u32 { EDGES_DONE, EDGES_LISTED, TREES_JOINED };
+
+constexpr i64 NO_KEY = 0x7fffffffffffffff;
+
+struct Edge {
+    Id u;  // roots of the ends, at the time of listing
+    Id v;
+#if PACKED
+    u64 word;  // key - least_key << 32 | id
+#else
+    i64 key;
+    i64 id;
+#endif
+};
+
+// Each root's least edge so far.
+struct Choices {
+#if PACKED
+    u64 *words;
+#else
+    i64 *keys;
+    i64 *ids;
+#endif
+};
+
+struct Arguments {
+    Stage stage;
+    Rows<Id> rows;        // in the graph's order
+    const Bits *weights;  // of their arcs; null if all weights are equal
+    const Id *vertices;   // (owned) of the graph
+    const i64 *shifts;    // (owned) the graph's index of a row's first arc, less the index here
+    MixedSchedule::Row *long_rows;
+    Id *parents[1];
+    u64 *choices[2];  // (active) words; not packed: keys, then as many ids
+    Edge *lists[2];
+    u32 *marks;    // a bit for each arc of the graph
+    i64 capacity;  // of a list
+    i64 mark_words;
+    i64 mask;  // KeyOrder
+    i64 least;
+    i64 flip;
+    i64 least_key;  // PACKED: keys are not below it
+    i64 pivot_key;
+    i64 pivot_id;
+    u32 has_pivot;
+    u32 has_long_rows;
+};
+
+struct Trees {
+    const Arguments &arguments;
+    const u64 *state;
+    Forest forest;
+    i64 active;  // vertices that have arcs
+
+    __device__ __forceinline__ Trees(const Arguments &arguments, const u64 *state)
+        : arguments(arguments),
+          state(state),
+          forest{arguments.parents, 1, 0, static_cast<Unsigned>(arguments.stage.capacity)},
+          active(arguments.rows.classes[CLASS_NONE]) {}
+
+    __device__ __forceinline__ u64 turn() const { return state[TURN] & 1; }
+
+    __device__ __forceinline__ Choices choices(u64 which) const {
+#if PACKED
+        return {arguments.choices[which]};
+#else
+        i64 *keys = reinterpret_cast<i64 *>(arguments.choices[which]);
+        return {keys, keys + active};
+#endif
+    }
+
+    __device__ __forceinline__ void thread_reset(const Choices &chosen, Id root) const {
+#if PACKED
+        store_system(&chosen.words[root], ~0ull);
+#else
+        store_system(&chosen.keys[root], NO_KEY);
+        store_system(&chosen.ids[root], NO_KEY);
+#endif
+    }
+
+    __device__ __forceinline__ void thread_lower(const Choices &chosen, Id root,
+                                                 const Edge &edge) const {
+#if PACKED
+        if (edge.word < load_relaxed(&chosen.words[root]))
+            atomicMin(&chosen.words[root], edge.word);
+#else
+        if (edge.key < load_relaxed(&chosen.keys[root])) atomicMin(&chosen.keys[root], edge.key);
+#endif
+    }
+
+    __device__ __forceinline__ bool is_chosen(const Choices &chosen, Id root,
+                                              const Edge &edge) const {
+#if PACKED
+        return chosen.words[root] == edge.word;
+#else
+        return chosen.ids[root] == edge.id;
+#endif
+    }
+
+    __device__ __forceinline__ Id thread_root(Id vertex) const {
+        Id root = NO_ROOT;
+        forest.thread_flatten(vertex, root);
+        return root == NO_ROOT ? vertex : root;
+    }
+
+    __device__ __forceinline__ i64 key_of(i64 arc) const {
+        if (!arguments.weights) return 0;
+        i64 key = static_cast<i64>(load_once(&arguments.weights[arc])) & arguments.mask;
+        if (key < 0 && arguments.least) key = arguments.least - key;
+        return key ^ arguments.flip;
+    }
+
+    __device__ __forceinline__ void team_begin(const Team &team) const {
+        const i64 apart = static_cast<i64>(team.threads());
+        const Choices chosen = choices(0);
+        for (i64 vertex = team.thread(); vertex < active; vertex += apart) {
+            arguments.parents[0][vertex] = static_cast<Id>(vertex);
+            thread_reset(chosen, static_cast<Id>(vertex));
+        }
+        for (i64 word = team.thread(); word < arguments.mark_words; word += apart)
+            arguments.marks[word] = 0;
+    }
+
+    __device__ __forceinline__ void team_flatten(const Team &team) const {
+        const Choices chosen = choices(0);
+        for (i64 vertex = team.thread(); vertex < active;
+             vertex += static_cast<i64>(team.threads())) {
+            thread_root(static_cast<Id>(vertex));
+            thread_reset(chosen, static_cast<Id>(vertex));
+        }
+    }
+
+    // Append edges to a list, and lower their roots' choices; return how many of the lane's there are. An edge
+    // beyond the capacity is only counted: the host enlarges the lists, and all is listed again. All lanes come.
+    template <u32 COUNT>
+    __device__ __forceinline__ u32 warp_list(Edge *list, const Choices &chosen,
+                                             const Edge (&edges)[COUNT],
+                                             const bool (&wanted)[COUNT]) const {
+        u32 own = 0;
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) own += wanted[i];
+        const u32 end = warp_sum_up_to(own);
+        const u32 total = __shfl_sync(FULL_WARP, end, WARP - 1);
+        if (total == 0) return 0;
+        u64 place = 0;
+        if (lane_id() == 0)
+            place = atomicAdd(&arguments.stage.control->cursors[1], static_cast<u64>(total));
+        place = __shfl_sync(FULL_WARP, place, 0) + end - own;
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+            if (!wanted[i]) continue;
+            if (static_cast<i64>(place) < arguments.capacity) list[place] = edges[i];
+            place++;
+            thread_lower(chosen, edges[i].u, edges[i]);
+            thread_lower(chosen, edges[i].v, edges[i]);
+        }
+        return own;
+    }
+
+    __device__ __forceinline__ u32 warp_list_arcs(const i64 (&arcs)[ARCS_A_LANE],
+                                                  const u32 (&rows)[ARCS_A_LANE],
+                                                  const bool (&there)[ARCS_A_LANE]) const {
+        const bool is_heavy = state[IS_HEAVY];
+        Edge edges[ARCS_A_LANE];
+        bool wanted[ARCS_A_LANE];
+        i64 keys[ARCS_A_LANE], ids[ARCS_A_LANE];
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            keys[i] = there[i] ? key_of(arcs[i]) : 0;
+            ids[i] = there[i] ? arcs[i] + arguments.shifts[rows[i]] : 0;
+            const bool is_light = keys[i] < arguments.pivot_key ||
+                                  (keys[i] == arguments.pivot_key && ids[i] <= arguments.pivot_id);
+            wanted[i] = there[i] && is_light != is_heavy;
+            edges[i].u = static_cast<Id>(rows[i]);
+            edges[i].v = wanted[i] ? load_once(&arguments.rows.targets[arcs[i]]) : 0;
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++)
+            wanted[i] =
+                wanted[i] && arguments.vertices[edges[i].u] < arguments.vertices[edges[i].v];
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            if (is_heavy && wanted[i]) {  // trees are flat
+                edges[i].u = arguments.parents[0][edges[i].u];
+                edges[i].v = arguments.parents[0][edges[i].v];
+                wanted[i] = edges[i].u != edges[i].v;
+            }
+#if PACKED
+            edges[i].word =
+                static_cast<u64>(keys[i] - arguments.least_key) << 32 | static_cast<u64>(ids[i]);
+#else
+            edges[i].key = keys[i], edges[i].id = ids[i];
+#endif
+        }
+        return warp_list(arguments.lists[0], choices(0), edges, wanted);
+    }
+
+    __device__ __forceinline__ u64 team_list(const Team &team, StepBlock &block) const {
+        u64 listed = 0;
+        const auto visit = [&](const i64(&arcs)[ARCS_A_LANE], const u32(&rows)[ARCS_A_LANE],
+                               const bool (&there)[ARCS_A_LANE]) {
+            listed += warp_list_arcs(arcs, rows, there);
+        };
+        const MixedSchedule schedule{arguments.long_rows, &arguments.stage.control->cursors[0]};
+        const i64 *offsets = arguments.rows.offsets;
+        for (i64 some = static_cast<i64>(WARP * team.warp()); some < active;
+             some += static_cast<i64>(WARP * team.warps())) {
+            const i64 row = some + lane_id();
+            const i64 begin = row < active ? offsets[row] : 0;
+            const i64 end = row < active ? offsets[row + 1] : 0;
+            schedule.warp_bring(begin, end, static_cast<u32>(row), visit);
+        }
+        schedule.team_finish(team, block, arguments.has_long_rows, visit);
+        return listed;
+    }
+
+    // Call visit(edges, there) for all edges of a list, some for each lane. All lanes of a warp come.
+    template <u32 COUNT, class Visit>
+    __device__ __forceinline__ void team_visit_edges(const Team &team, const Edge *list,
+                                                     Visit visit) const {
+        const i64 count = static_cast<i64>(state[LISTED]);
+        const i64 apart = static_cast<i64>(WARP * COUNT * team.warps());
+        for (i64 first = static_cast<i64>(WARP * COUNT * team.warp()); first < count;
+             first += apart) {
+            Edge edges[COUNT];
+            bool there[COUNT];
+#pragma unroll
+            for (u32 i = 0; i < COUNT; i++) {
+                const i64 place = first + i * WARP + lane_id();
+                there[i] = place < count;
+                edges[i] = list[there[i] ? place : first];
+            }
+            visit(edges, there);
+        }
+    }
+
+#if !PACKED
+    // Among the edges whose key a root has chosen, choose the least id.
+    __device__ __forceinline__ void team_choose_ids(const Team &team) const {
+        const Choices chosen = choices(turn());
+        team_visit_edges<BATCH>(team, arguments.lists[turn()],
+                                [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
+#pragma unroll
+                                    for (u32 i = 0; i < BATCH; i++) {
+                                        if (!there[i]) continue;
+                                        for (const Id root : {edges[i].u, edges[i].v})
+                                            if (chosen.keys[root] == edges[i].key)
+                                                atomicMin(&chosen.ids[root], edges[i].id);
+                                    }
+                                });
+    }
+#endif
+
+    __device__ __forceinline__ u64 team_join(const Team &team) const {
+        const Choices chosen = choices(turn()), coming = choices(1 - turn());
+        u64 joined = 0;
+        team_visit_edges<BATCH>(
+            team, arguments.lists[turn()],
+            [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
+                bool is_least[BATCH];
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++)
+                    is_least[i] = there[i] && (is_chosen(chosen, edges[i].u, edges[i]) ||
+                                               is_chosen(chosen, edges[i].v, edges[i]));
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) {
+                    if (!there[i]) continue;
+                    thread_reset(coming, edges[i].u);
+                    thread_reset(coming, edges[i].v);
+                    if (!is_least[i]) continue;
+                    forest.thread_link(edges[i].u, edges[i].v, forest.parent_of(edges[i].u),
+                                       forest.parent_of(edges[i].v));
+#if PACKED
+                    const u64 id = edges[i].word & 0xffffffffull;
+#else
+                    const u64 id = static_cast<u64>(edges[i].id);
+#endif
+                    set_bits(&arguments.marks[id / 32], 1u << id % 32);
+                    joined++;
+                }
+            });
+        return joined;
+    }
+
+    // List the edges that are still between different trees.
+    __device__ __forceinline__ u64 team_keep(const Team &team) const {
+        const Choices coming = choices(1 - turn());
+        u64 kept = 0;
+        team_visit_edges<BATCH>(team, arguments.lists[turn()],
+                                [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
+                                    Edge left[BATCH];
+                                    bool wanted[BATCH];
+#pragma unroll
+                                    for (u32 i = 0; i < BATCH; i++) {
+                                        left[i] = edges[i];
+                                        if (there[i]) {
+                                            left[i].u = thread_root(edges[i].u);
+                                            left[i].v = thread_root(edges[i].v);
+                                        }
+                                        wanted[i] = there[i] && left[i].u != left[i].v;
+                                    }
+                                    kept += warp_list(arguments.lists[1 - turn()], coming, left,
+                                                      wanted);
+                                });
+        return kept;
+    }
+};
+
+__device__ __forceinline__ void team_span(const Trees &trees, u32 phase, const Team &team,
+                                          StepBlock &block) {
+    u64 listed = 0, joined = 0, done = 0;
+    if (phase == BEGIN_TREES) trees.team_begin(team);
+    if (phase == FLATTEN_TREES) trees.team_flatten(team);
+    if (phase == LIST_EDGES) listed = done = trees.team_list(team, block);
+#if !PACKED
+    if (phase == CHOOSE_IDS) trees.team_choose_ids(team);
+#endif
+    if (phase == JOIN_TREES) joined = trees.team_join(team);
+    if (phase == KEEP_EDGES) listed = done = trees.team_keep(team);
+    warp_count(block, EDGES_DONE, done);
+    warp_count(block, EDGES_LISTED, listed);
+    warp_count(block, TREES_JOINED, joined);
+}
+
+__device__ __forceinline__ u32 thread_decide_forest(const Arguments &arguments, u32 phase,
+                                                    const Sums &totals, u64 *state) {
+    switch (phase) {
+        case LIST_EDGES:
+            state[NEEDED] = totals.counts[EDGES_LISTED];
+            if (static_cast<i64>(state[NEEDED]) > arguments.capacity)
+                return LIST_EDGES | LEAVE_FIRST;
+            break;
+        case JOIN_TREES:
+            state[JOINED] += totals.counts[TREES_JOINED];
+            return KEEP_EDGES;
+        case KEEP_EDGES:
+            state[TURN] += 1;
+            break;
+        case CHOOSE_IDS:
+            return JOIN_TREES;
+        default:  // BEGIN_TREES, FLATTEN_TREES
+            return LIST_EDGES;
+    }
+    state[LISTED] = totals.counts[EDGES_LISTED];
+    if (state[LISTED]) return PACKED ? JOIN_TREES : CHOOSE_IDS;
+    if (!arguments.has_pivot || state[IS_HEAVY]) return STOP;
+    state[IS_HEAVY] = 1;
+    state[TURN] = 0;
+    return FLATTEN_TREES;
+}
+
+__device__ __forceinline__ void grid_span(const Arguments &arguments) {
+    run_steps(
+        arguments.stage,
+        [&](u32 phase, const Team &team, StepBlock &block) {
+            team_span(Trees(arguments, block.state), phase, team, block);
+        },
+        [&](u32 phase, const Sums &totals, u64 *state) {
+            return thread_decide_forest(arguments, phase, totals, state);
+        });
+}

@@ -122,26 +122,28 @@ def _number_of(nodes: Any, count: int) -> int:
     return len(nodes) if isinstance(nodes, Sized) and not isinstance(nodes, str | tuple) else 1
 
 
-def _reaches_few(graph: Any, arguments: dict[str, Any], least: int) -> bool:
-    """Return True if a search from the call's source, or sources, reaches fewer nodes than ``least``.
+def _reaches_few(name: str, graph: Any, arguments: dict[str, Any], least: int) -> bool:
+    """Return True if a search from a call's source, or sources, to all reaches fewer nodes than ``least``.
 
     That is found by a search that ends there, which takes much less time than what is to be saved.
     """
     sources = arguments.get("sources", [arguments["source"]] if "source" in arguments else None)
-    if not isinstance(sources, Collection):
+    if not isinstance(sources, Collection) or arguments.get("target") is not None:
         return False
     try:
         reached = set(sources)
     except TypeError:
         return False
-    neighbours = graph._pred if arguments.get("reverse") and graph.is_directed() else graph._adj
+    is_backward = graph.is_directed() and arguments.get("reverse", name == "ancestors")
+    neighbours = graph._pred if is_backward else graph._adj
     frontier = set(reached)
     while frontier and len(reached) < least:
         following: set[Any] = set()
         for node in frontier:
-            following.update(neighbours.get(node, ()))
-            if len(following) >= 2 * least:
+            row = neighbours.get(node, ())
+            if len(row) >= 2 * least or len(following) >= 2 * least:
                 return False
+            following.update(row)
         frontier = following - reached
         reached |= frontier
     return len(reached) < least
@@ -193,7 +195,7 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
         conversion += PLACING
     if theirs > ours + conversion:
         least = _LEAST_REACHED if kept else max(_LEAST_REACHED, n // _PART)
-        if searches == 1 and _reaches_few(graph, arguments, least):
+        if searches == 1 and _reaches_few(name, graph, arguments, least):
             return "it reaches few nodes, which takes NetworkX less time"
         return True
     if networkx_cache is None:

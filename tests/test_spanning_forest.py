@@ -91,10 +91,12 @@ def graph_of_extremes(dtype: str) -> Graph:
     return Graph.from_edges(sources, targets, generator.choice(weights, 400), directed=False)
 
 
-@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("dtype", _EXTREMES)
-def test_weights_of_any_spread(dtype: str) -> None:
-    check(graph_of_extremes(dtype))
+def test_weights_of_any_spread(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for light in (0.4, 100):
+        monkeypatch.setattr(cpu, "LIGHT_EDGES", light)
+        with forced_threads(2):
+            check(graph_of_extremes(dtype))
 
 
 def test_zeros_of_either_sign_are_equal() -> None:
@@ -282,9 +284,11 @@ class TestEmulated:
             check(named_graph(name), "cuda")
 
     @pytest.mark.parametrize("dtype", _EXTREMES)
-    def test_weights_of_any_spread(self, dtype: str, small_parts: None) -> None:
-        with emulated_gpus(1, seed=2):
-            check(graph_of_extremes(dtype), "cuda")
+    def test_weights_of_any_spread(self, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        for light in (0.4, 100):
+            monkeypatch.setattr(cpu, "LIGHT_EDGES", light)
+            with emulated_gpus(1, seed=2):
+                check(graph_of_extremes(dtype), "cuda")
 
     def test_first_of_several(self, small_parts: None) -> None:
         graph = generators.rmat(7, 6, seed=2).symmetrize().with_random_weights(1, 9)

@@ -93,9 +93,8 @@ def minimum_spanning_forest(
     ):
         used = (device,) if placed is None else placed.context.devices
         check_options(used, options.gpu, "spanning forests")
-        statistics = RunStatistics(
-            tuple(one.name for one in used), "filter-kruskal" if placed is None else "boruvka"
-        )
+        solver = "filter-kruskal" if placed is None else "boruvka"
+        statistics = RunStatistics((device.name,), solver)
         if plain.arc_count == 0:
             marked = ForestMarks(np.zeros(1, np.uint64), 0, 0, 0)
         elif placed is None:
@@ -105,9 +104,7 @@ def minimum_spanning_forest(
                 )
         else:
             marked = _on_gpu(placed, weights, maximum, statistics, options)
-        statistics.processed_items = np.zeros(len(statistics.devices), np.int64)
-        statistics.processed_items[0] = marked.edges
-        statistics.rounds = np.full(len(statistics.devices), marked.rounds)
+        statistics.processed_items[0], statistics.rounds[0] = marked.edges, marked.rounds
         add_placement(statistics, placed, graph)
     return SpanningForestResult(
         plain, marked, statistics, is_maximum=maximum, is_weighted=weights is not None
@@ -155,6 +152,5 @@ def _on_gpu(
                 raise GraphTooLargeError(
                     f"{error}; a spanning forest is found by one GPU, or by the CPU (devices='cpu')"
                 ) from error
-            statistics.begin_on(statistics.devices[:1])
     statistics.split_run(marked.seconds)
     return marked

@@ -155,7 +155,7 @@ class _ForestPlan(StepPlan[StepPlacement]):
         own["mask"], own["least"], own["flip"] = order
         own["least_key"] = order.least_key
         pivot = pivot_of(graph.rows, weights, order)
-        own["pivot_key"], own["pivot_id"] = (_MOST_KEY, 0) if pivot is None else pivot
+        own["pivot_key"], own["pivot_id"] = pivot or (_MOST_KEY, graph.arc_count)
         own["has_pivot"] = pivot is not None
         self.between = self._enlarge_lists
         self.lay_out()

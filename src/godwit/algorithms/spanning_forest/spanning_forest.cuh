@@ -211,17 +211,19 @@ struct Trees {
             edges[i].u = static_cast<Id>(rows[i]);
             edges[i].v = wanted[i] ? load_once(&arguments.rows.targets[arcs[i]]) : 0;
         }
-#pragma unroll
-        for (u32 i = 0; i < ARCS_A_LANE; i++)
-            wanted[i] =
-                wanted[i] && arguments.vertices[edges[i].u] < arguments.vertices[edges[i].v];
+        Id from[ARCS_A_LANE], to[ARCS_A_LANE];
 #pragma unroll
         for (u32 i = 0; i < ARCS_A_LANE; i++) {
-            if (is_heavy && wanted[i]) {  // trees are flat
-                edges[i].u = arguments.parents[0][edges[i].u];
-                edges[i].v = arguments.parents[0][edges[i].v];
+            from[i] = edges[i].u, to[i] = edges[i].v;
+            if (is_heavy && wanted[i]) {  // trees are flat, and most edges are within one
+                edges[i].u = arguments.parents[0][from[i]];
+                edges[i].v = arguments.parents[0][to[i]];
                 wanted[i] = edges[i].u != edges[i].v;
             }
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            wanted[i] = wanted[i] && arguments.vertices[from[i]] < arguments.vertices[to[i]];
 #if PACKED
             edges[i].word =
                 static_cast<u64>(keys[i] - arguments.least_key) << 32 | static_cast<u64>(ids[i]);

@@ -19,6 +19,11 @@ from godwit.algorithms.components.result import ComponentsResult as ComponentsRe
 from godwit.algorithms.components.verify import (
     verify_connected_components as verify_connected_components,
 )
+from godwit.algorithms.core import core_number as core_number
+from godwit.algorithms.core import k_core as k_core
+from godwit.algorithms.core import k_shell as k_shell
+from godwit.algorithms.core.result import CoreResult as CoreResult
+from godwit.algorithms.core.verify import verify_core_number as verify_core_number
 from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
 from godwit.algorithms.distances import distances as distances
 from godwit.algorithms.distances.result import DistancesResult as DistancesResult

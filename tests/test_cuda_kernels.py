@@ -21,6 +21,7 @@ from architectures import each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
+from godwit.algorithms.core import cuda as core_steps
 from godwit.algorithms.distances import cuda as distances_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
@@ -158,6 +159,17 @@ def test_power_iterations_compile(
 ) -> None:
     text = power_steps.source(*dtypes, two_sided=two_sided)
     assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("id_dtype", "architecture"),
+    [
+        pytest.param("int64" if place % 2 else "int32", name, marks=_unless(place % 3 == 2))
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+)
+def test_core_numbers_compile(id_dtype: str, architecture: str) -> None:
+    assert b".text.work\0" in cubin(core_steps.source(id_dtype), (), architecture)
 
 
 DISTANCES = [

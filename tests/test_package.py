@@ -21,6 +21,7 @@ from godwit.algorithms import (
     bfs,
     closeness,
     components,
+    core,
     distances,
     eccentricity,
     eigenvector,
@@ -35,8 +36,8 @@ from godwit.errors import InputError
 from godwit.graph.generators import spec
 
 _FUNCTIONS = [
-    betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
-    pagerank, sssp, spec,
+    betweenness, bfs, closeness, components, core, distances, eccentricity, eigenvector, filtering, hits,
+    katz, pagerank, sssp, spec,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

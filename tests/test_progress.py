@@ -29,6 +29,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "sssp": lambda show: gw.sssp(GRAPH, 0, progress=show),
     "components": lambda show: gw.connected_components(GRAPH, progress=show),
     "pagerank": lambda show: gw.pagerank(GRAPH, progress=show),
+    "core": lambda show: gw.core_number(GRAPH, progress=show),
     "katz": lambda show: gw.katz_centrality(GRAPH, alpha=1e-3, progress=show),
 }
 

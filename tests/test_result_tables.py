@@ -37,6 +37,7 @@ RESULTS: dict[str, Any] = {
     "eccentricity": lambda: gw.eccentricity(GRAPH),
     "hits": lambda: gw.hits(GRAPH),
     "katz": lambda: gw.katz_centrality(GRAPH, weighted=False),
+    "core": lambda: gw.core_number(GRAPH),
     "components": lambda: gw.connected_components(GRAPH),
     "run": lambda: gw.run(LEVELS, GRAPH, {NAMES[0]: 0}),
     "steps": lambda: STEPS.run(GRAPH),

@@ -77,6 +77,7 @@ FUNCTIONS = {
     "closeness_centrality": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
     "complement": Function("operators", 1),
     "connected_components": Function("components", 1, devices=True),
+    "core_number": Function("cores", 8, devices=True),
     "degree_centrality": Function("structure", LOOKUP),
     "descendants": Function("traversal", 1),
     "descendants_at_distance": Function("traversal", 1),
@@ -118,6 +119,10 @@ FUNCTIONS = {
     "is_tree": Function("components", 1, devices=True),
     "is_weakly_connected": Function("components", 1, devices=True),
     "isolates": Function("structure", LOOKUP),
+    "k_core": Function("cores", 8, devices=True),
+    "k_corona": Function("cores", 8, devices=True),
+    "k_crust": Function("cores", 8, devices=True),
+    "k_shell": Function("cores", 8, devices=True),
     "katz_centrality": Function(
         "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
     ),

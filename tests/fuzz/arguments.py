@@ -155,6 +155,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
         "eccentricity": Target(gw.eccentricity, on_one),
         "connected_components": Target(gw.connected_components, on_one),
+        "core_number": Target(gw.core_number, on_one),
+        "k_core": Target(gw.k_core, {**on_one, "k": 1}),
+        "k_shell": Target(gw.k_shell, {**on_one, "core": np.ones(4, np.int32)}),
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
         ),
@@ -255,6 +258,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "verify_connected_components": Target(
             gw.verify_connected_components, {"graph": UNDIRECTED, "label": components.label}
         ),
+        "verify_core_number": Target(
+            gw.verify_core_number, {"graph": UNDIRECTED, "core": np.ones(4, np.int32)}
+        ),
         "verify_betweenness_centrality": Target(
             gw.verify_betweenness_centrality,
             {"graph": UNDIRECTED, "centrality": between.centrality},
@@ -348,6 +354,7 @@ UNTRIED = {
             "CentralityResult",
             "ClosenessResult",
             "ComponentsResult",
+            "CoreResult",
             "DistancesResult",
             "EccentricityResult",
             "HitsResult",

@@ -312,6 +312,13 @@ def _pagerank(drawn: _Case) -> str | None:
     return None
 
 
+def _core(drawn: _Case) -> str | None:
+    devices = _one_device(drawn)
+    result = gw.core_number(drawn.graph, devices=devices, timeout_s=_TIMEOUT_S)
+    gw.verify_core_number(drawn.graph, result)
+    return None
+
+
 def _components(drawn: _Case) -> str | None:
     generator, graph = drawn.generator, drawn.graph
     method = generator.choice(["auto", "afforest", "rem", "hook", "label-propagation", "stream"])
@@ -431,6 +438,7 @@ _ALGORITHMS: dict[str, Callable[[_Case], str | None]] = {
     "sssp": _sssp,
     "pagerank": _pagerank,
     "components": _components,
+    "core": _core,
     "betweenness": _betweenness,
     "filter": _filter,
 }

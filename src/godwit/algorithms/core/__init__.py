@@ -19,6 +19,7 @@ from godwit.dtypes import Array, as_count
 from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_offsets
+from godwit.graph.foreign import not_a_graph
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
@@ -163,6 +164,8 @@ def _subgraph(
     if core is None:
         core = core_number(graph, devices=devices, timeout_s=timeout_s)
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+    if not isinstance(plain, Graph):
+        raise not_a_graph(plain)
     numbers = host_array(core.core) if isinstance(core, CoreResult) else np.asarray(core)
     if numbers.shape != (plain.vertex_count,) or numbers.dtype.kind not in "iu":
         raise InputError(

@@ -149,6 +149,41 @@ def _lower(
     return count, room, removed
 
 
+def _next_scanned(
+    left: Any, degree: Any, core: Any, k: Any, at: Any, to: Any, end: Any, least: Any
+) -> Any:
+    """Remove the next vertex of a list that has at most k neighbours; keep those before it in the list.
+
+    :returns: the vertex or -1, the index of the next, the end of the kept ones, and their least degree
+    """
+    while at < end:
+        v = left[_at(at)]
+        at += 1
+        d = np.int64(load_relaxed(degree, v))
+        if d > k:
+            left[_at(to)] = v
+            to += 1
+            least = min(least, d)
+        elif compare_exchange(core, v, _LEFT, np.int32(k)):
+            return np.int64(v), at, to, least
+    return np.int64(-1), at, to, least
+
+
+def _next_listed(
+    listed: Any, words: Any, claimed: Any, begin: Any, end: Any, at: Any, chunk_end: Any
+) -> Any:
+    """Return the next vertex of [begin, end) of the shared list, or -1; and the chunk that is left.
+
+    :param claimed: index of the word that counts claimed vertices
+    """
+    if at == chunk_end:
+        at = begin + fetch_add(words, claimed, _CHUNK)
+        if at >= end:
+            return np.int64(-1), at, at
+        chunk_end = min(at + _CHUNK, end)
+    return np.int64(listed[_at(at)]), at + 1, chunk_end
+
+
 @kernel
 def _peel(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, in_offsets: Any,
@@ -191,35 +226,17 @@ def _peel(
         room = np.int64(_BUDGET)
         removed = np.int64(0)
         least = np.int64(_NO_DEGREE)
-        at = first if is_scan else np.int64(0)
-        chunk_end = end if is_scan else np.int64(0)
+        at = first
+        chunk_end = first  # no chunk is claimed yet
         to = first
         while True:
-            # Get a vertex: by a scan one that has at most k neighbours, else one of the list.
-            v = left[_at(0)]
             if is_scan:
-                is_found = False
-                while at < end and not is_found:
-                    v = left[_at(at)]
-                    at += 1
-                    d = np.int64(load_relaxed(degree, v))
-                    if d > k:
-                        left[_at(to)] = v
-                        to += 1
-                        least = min(least, d)
-                    elif compare_exchange(core, v, _LEFT, np.int32(k)):
-                        removed += 1
-                        is_found = True
-                if not is_found:
-                    break
+                v, at, to, least = _next_scanned(left, degree, core, k, at, to, end, least)
+                removed += v >= 0
             else:
-                if at == chunk_end:
-                    at = begin + fetch_add(words, claimed, _CHUNK)
-                    if at >= base:
-                        break
-                    chunk_end = min(at + _CHUNK, base)
-                v = listed[_at(at)]
-                at += 1
+                v, at, chunk_end = _next_listed(listed, words, claimed, begin, base, at, chunk_end)
+            if v < 0:
+                break
             # Remove it, and the vertices that this leaves with k neighbours.
             while True:
                 count, room, more = _lower(
@@ -258,7 +275,7 @@ def _peel(
             all_removed += level_removed
             k = least if level_removed == 0 else k + 1
             level_removed = np.int64(0)
-    return rounds
+    return int(rounds)
 
 
 _PEEL = {directed: _peel.bind(_DIRECTED=directed) for directed in (False, True)}

@@ -62,7 +62,7 @@ def core_numbers_by_steps(placed: PlacedGraph, options: SolverOptions) -> tuple[
         placed = placed.reweighted(simple)
     state = initial_state(PROGRAM.code, placed.graph, PROGRAM.declarations, None, None, "all")
     statistics = run_code(PROGRAM.code, placed, state, options)
-    return options.location.place(state.fields[1]), statistics
+    return state.fields[1], statistics
 
 
 def _both_directions(graph: Graph) -> Graph | None:

@@ -1,4 +1,4 @@
-"""Verifier of core numbers: by their definition, with serial peeling over sorted degrees.
+"""Verifier of core numbers, by their definition.
 
 A graph has one valid array of core numbers: those for which every vertex has at least core[v] neighbours of
 core number core[v] or more (no number is too large), and for which all vertices can be removed one by one,
@@ -13,6 +13,7 @@ import numpy as np
 
 from godwit.algorithms.checks import arc_blocks, check_graph, checked_array, fail, first_true
 from godwit.algorithms.core.result import CoreResult
+from godwit.arrays import host_array
 from godwit.dtypes import Array
 from godwit.errors import shown
 from godwit.graph.csr import Graph
@@ -26,7 +27,7 @@ def verify_core_number(graph: Graph, core: Array | CoreResult) -> None:
     :raises InputError: a wrong argument
     """
     check_graph(graph)
-    given = core._scores if isinstance(core, CoreResult) else core
+    given = host_array(core.core) if isinstance(core, CoreResult) else core
     numbers = checked_array(given, graph.vertex_count, "core", "iu").astype(np.int64)
     if (v := first_true(numbers < 0)) is not None:
         fail(f"the core number of vertex {shown(graph.ids[v])} is {numbers[v]}, which is negative")

@@ -3,9 +3,9 @@
     python benchmarks/core_numbers.py [GRAPH ...] [--devices cuda] [--times 5] [--networkx]
 
 GRAPH is a file or a generated graph such as rmat:20; graphs are made undirected and simple. Times are
-medians in ms, of calls that take turns, and after them ms of CPU time of all threads, which say more where
-other programs use the cores. NetworkX runs once, if asked for. ``floor`` is a pass that reads, for each arc,
-one number of its target, on all cores (what peeling does at least once). With ``--devices``, times are of a
+medians in ms, of calls that take turns, and of the CPU time of all threads, which says more where other
+programs use the cores. NetworkX runs once, if asked for. ``floor`` is a pass that reads, for each arc, one
+number of its target, on all cores (what peeling does at least once). With ``--devices``, times are of a
 placed graph: the whole call, the kernel, and the kernel of ``examples/k_core.py`` (a step program).
 """
 

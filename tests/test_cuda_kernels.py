@@ -23,6 +23,8 @@ from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.core import cuda as core_steps
 from godwit.algorithms.distances import cuda as distances_steps
+from godwit.algorithms.greedy import cuda as greedy_steps
+from godwit.algorithms.greedy.order import Kind
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
@@ -170,6 +172,21 @@ def test_power_iterations_compile(
 )
 def test_core_numbers_compile(id_dtype: str, architecture: str) -> None:
     assert b".text.work\0" in cubin(core_steps.source(id_dtype), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("id_dtype", "architecture", "kind"),
+    [
+        pytest.param(
+            "int64" if (place + choice) % 2 else "int32", name, kind,
+            marks=_unless(place % 3 == choice),
+        )
+        for place, name in enumerate(ARCHITECTURES)
+        for choice, kind in enumerate(Kind)
+    ],
+)  # fmt: skip
+def test_greedy_passes_compile(id_dtype: str, architecture: str, kind: Kind) -> None:
+    assert b".text.work\0" in cubin(greedy_steps.source(id_dtype, kind), (), architecture)
 
 
 DISTANCES = [

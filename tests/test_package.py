@@ -20,6 +20,7 @@ from godwit.algorithms import (
     betweenness,
     bfs,
     closeness,
+    coloring,
     components,
     core,
     distances,
@@ -27,6 +28,7 @@ from godwit.algorithms import (
     eigenvector,
     filtering,
     hits,
+    independent_set,
     katz,
     pagerank,
     sssp,
@@ -37,7 +39,7 @@ from godwit.graph.generators import spec
 
 _FUNCTIONS = [
     betweenness, bfs, closeness, components, core, distances, eccentricity, eigenvector, filtering, hits,
-    katz, pagerank, sssp, spec,
+    katz, pagerank, sssp, spec, coloring, independent_set,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

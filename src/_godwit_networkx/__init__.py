@@ -102,6 +102,11 @@ FUNCTIONS = {
     ),
     "generic_bfs_edges": Function("traversal", 1, "``neighbors`` is not taken."),
     "global_efficiency": Function("distances", MANY, devices=True),
+    "greedy_color": Function(
+        "greedy",
+        2,
+        "``largest_first`` only, without ``interchange``, and for undirected graphs.",
+    ),
     "harmonic_centrality": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
     "has_path": Function("paths", LOOKUP),
     "hits": Function(
@@ -125,6 +130,9 @@ FUNCTIONS = {
     "k_shell": Function("cores", 8, devices=True),
     "katz_centrality": Function(
         "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
+    ),
+    "maximal_independent_set": Function(
+        "greedy", 2, "Another random choice: nodes of few neighbours come first."
     ),
     "multi_source_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),

@@ -11,6 +11,9 @@ from godwit.algorithms.bfs import bfs as bfs
 from godwit.algorithms.closeness import closeness_centrality as closeness_centrality
 from godwit.algorithms.closeness import harmonic_centrality as harmonic_centrality
 from godwit.algorithms.closeness.result import ClosenessResult as ClosenessResult
+from godwit.algorithms.coloring import greedy_color as greedy_color
+from godwit.algorithms.coloring.result import ColoringResult as ColoringResult
+from godwit.algorithms.coloring.verify import verify_greedy_color as verify_greedy_color
 from godwit.algorithms.components import connected_components as connected_components
 from godwit.algorithms.components import (
     connected_components_of_edges as connected_components_of_edges,
@@ -33,6 +36,11 @@ from godwit.algorithms.eigenvector import eigenvector_centrality as eigenvector_
 from godwit.algorithms.filtering import filter as filter
 from godwit.algorithms.filtering.verify import verify_filter as verify_filter
 from godwit.algorithms.hits import hits as hits
+from godwit.algorithms.independent_set import maximal_independent_set as maximal_independent_set
+from godwit.algorithms.independent_set.result import IndependentSetResult as IndependentSetResult
+from godwit.algorithms.independent_set.verify import (
+    verify_maximal_independent_set as verify_maximal_independent_set,
+)
 from godwit.algorithms.katz import katz_centrality as katz_centrality
 from godwit.algorithms.pagerank import pagerank as pagerank
 from godwit.algorithms.pagerank.result import PageRankResult as PageRankResult

@@ -156,6 +156,8 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "eccentricity": Target(gw.eccentricity, on_one),
         "connected_components": Target(gw.connected_components, on_one),
         "core_number": Target(gw.core_number, on_one),
+        "maximal_independent_set": Target(gw.maximal_independent_set, on_one),
+        "greedy_color": Target(gw.greedy_color, on_one),
         "k_core": Target(gw.k_core, {**on_one, "k": 1}),
         "k_shell": Target(gw.k_shell, {**on_one, "core": np.ones(4, np.int32)}),
         "connected_components_of_edges": Target(
@@ -261,6 +263,14 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "verify_core_number": Target(
             gw.verify_core_number, {"graph": UNDIRECTED, "core": np.ones(4, np.int32)}
         ),
+        "verify_maximal_independent_set": Target(
+            gw.verify_maximal_independent_set,
+            {"graph": UNDIRECTED, "member": gw.maximal_independent_set(UNDIRECTED).member},
+        ),
+        "verify_greedy_color": Target(
+            gw.verify_greedy_color,
+            {"graph": UNDIRECTED, "color": gw.greedy_color(UNDIRECTED).color},
+        ),
         "verify_betweenness_centrality": Target(
             gw.verify_betweenness_centrality,
             {"graph": UNDIRECTED, "centrality": between.centrality},
@@ -355,6 +365,8 @@ UNTRIED = {
             "ClosenessResult",
             "ComponentsResult",
             "CoreResult",
+            "ColoringResult",
+            "IndependentSetResult",
             "DistancesResult",
             "EccentricityResult",
             "HitsResult",

@@ -312,10 +312,14 @@ def _pagerank(drawn: _Case) -> str | None:
     return None
 
 
-def _core(drawn: _Case) -> str | None:
+def _cores_and_colours(drawn: _Case) -> str | None:
     devices = _one_device(drawn)
     result = gw.core_number(drawn.graph, devices=devices, timeout_s=_TIMEOUT_S)
     gw.verify_core_number(drawn.graph, result)
+    seed = drawn.generator.randrange(2**63)
+    chosen = gw.maximal_independent_set(drawn.graph, seed=seed, devices=devices)
+    gw.verify_maximal_independent_set(drawn.graph, chosen)
+    gw.verify_greedy_color(drawn.graph, gw.greedy_color(drawn.graph, seed=seed, devices=devices))
     return None
 
 
@@ -438,7 +442,7 @@ _ALGORITHMS: dict[str, Callable[[_Case], str | None]] = {
     "sssp": _sssp,
     "pagerank": _pagerank,
     "components": _components,
-    "core": _core,
+    "core": _cores_and_colours,
     "betweenness": _betweenness,
     "filter": _filter,
 }

@@ -56,7 +56,7 @@ class _Cells(HTMLParser):
         self.feed(html)
         self.close()
         assert not self.open
-        assert "color" not in html, "a notebook's theme may be light or dark"
+        assert "color:" not in html, "a notebook's theme may be light or dark"
 
     @property
     def cells(self) -> list[str]:

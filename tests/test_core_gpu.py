@@ -97,18 +97,15 @@ class TestEmulated:
 
 class TestSeveral:
     def test_the_first_alone_or_all_by_a_step_program(self, monkeypatch: Any) -> None:
-        devices = names_of(2)
         with emulated_gpus(2):
             for name in ("random sparse", "random directed"):
-                graph = named_graph(name)
-                assert check(graph, devices).statistics.devices == ("cuda:0",)
-                with monkeypatch.context() as patch:
-                    patch.setattr(StepPlacement, "has_room_for_copy", lambda self: False)
-                    result = check(graph, devices)
-                    assert result.statistics.devices == ("cuda:0", "cuda:1")
-                    with gw.place(graph, devices) as placed:
+                with gw.place(named_graph(name), names_of(2)) as placed:
+                    assert check(placed, None).statistics.devices == ("cuda:0",)
+                    with monkeypatch.context() as patch:
+                        patch.setattr(StepPlacement, "has_room_for_copy", lambda self: False)
                         for _ in range(2):
-                            check(placed, None)
+                            result = check(placed, None)
+                        assert result.statistics.devices == ("cuda:0", "cuda:1")
 
     def test_what_is_refused(self) -> None:
         graph = gw.generators.path(50)

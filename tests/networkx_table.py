@@ -24,7 +24,7 @@ _NOT_IN_NX_CUGRAPH = {
     "betweenness_centrality_subset", "bidirectional_dijkstra", "center", "closeness_centrality",
     "diameter", "dijkstra_predecessor_and_distance", "eccentricity", "global_efficiency",
     "greedy_color", "harmonic_centrality", "k_core", "k_corona", "k_crust", "k_shell",
-    "maximal_independent_set", "multi_source_dijkstra",
+    "multi_source_dijkstra",
     "multi_source_dijkstra_path", "multi_source_dijkstra_path_length", "periphery", "radius",
     "voronoi_cells",
 }  # fmt: skip

@@ -189,6 +189,7 @@ class TestEmulated:
         tails, heads = np.triu_indices(200, 1)
         check(kind, Graph.from_edges(tails, heads, directed=False), "cuda:0")
 
+    @pytest.mark.thorough
     def test_several_gpus(self, kind: str, monkeypatch: Any) -> None:
         tails, heads = np.triu_indices(70, 1)  # more colours than a step compares at once
         for graph in (named_graph("random directed"), Graph.from_edges(tails, heads)):

@@ -547,23 +547,6 @@ def test_greedy_color(graph: Any) -> None:
         backend.greedy_color(from_networkx(nx.path_graph(3)), "DSATUR")
 
 
-@given(graph=networkx_graphs(_UNDIRECTED), data=st.data(), seed=st.integers(0, 5))
-def test_maximal_independent_set(graph: Any, data: st.DataObject, seed: int) -> None:
-    some = data.draw(st.none() | st.lists(st.sampled_from([*graph, "none"]), max_size=2))
-    arrays, generator = from_networkx(graph, {}), random.Random(seed)
-    ours = _outcome(backend.maximal_independent_set, arrays, some, generator)
-    if not isinstance(ours, list):
-        theirs = _of_networkx("maximal_independent_set")
-        assert ours == _outcome(theirs, graph, some, random.Random(seed))
-        return
-    found = set(ours)
-    assert len(found) == len(ours)
-    assert found.issuperset(some or [])
-    for node in graph:
-        near = found.intersection(graph[node]) - {node}
-        assert bool(near) != (node in found)
-
-
 @given(graph=networkx_graphs(min_nodes=0))
 def test_complement(graph: Any) -> None:
     _check_graph("complement", graph)

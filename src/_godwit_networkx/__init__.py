@@ -131,9 +131,6 @@ FUNCTIONS = {
     "katz_centrality": Function(
         "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
     ),
-    "maximal_independent_set": Function(
-        "greedy", 2, "Another random choice: nodes of few neighbours come first."
-    ),
     "multi_source_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),

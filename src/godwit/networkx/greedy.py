@@ -1,13 +1,11 @@
-"""Greedy colourings and maximal independent sets."""
+"""Greedy colourings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
-import godwit as gw
 from godwit.algorithms.greedy.cpu import decide_on_cores
 from godwit.algorithms.greedy.order import Kind
 from godwit.networkx.graph import ArrayGraph
@@ -28,22 +26,3 @@ def greedy_color(
     with refusals():
         colors = decide_on_cores(G.structure, Kind.COLOR, order, None, None)
     return dict(zip(G.names(order), colors[order].tolist(), strict=True))
-
-
-def maximal_independent_set(G: ArrayGraph, nodes: Any = None, seed: Any = None) -> list[Any]:
-    """Return a maximal independent set that contains some nodes, with others at random."""
-    if G.is_directed():
-        raise nx.NetworkXNotImplemented("not implemented for directed type")
-    given = set(nodes) if nodes else {seed.choice(list(G))}
-    if not all(node in G for node in given):
-        raise nx.NetworkXUnfeasible(f"{given} is not a subset of the nodes of G")
-    chosen = np.zeros(len(G), np.bool_)
-    chosen[G.positions(list(given))] = True
-    covered = np.zeros(len(G), np.bool_)
-    covered[G.structure.targets[chosen[G.tails]]] = True
-    if (chosen & covered).any():
-        raise nx.NetworkXUnfeasible(f"{given} is not an independent set of G")
-    rest = G.structure.subgraph(np.flatnonzero(~chosen & ~covered))
-    with refusals():
-        found = gw.maximal_independent_set(rest, seed=seed.randrange(2**63), devices="cpu")
-    return [*given, *G.names(found.vertices)]

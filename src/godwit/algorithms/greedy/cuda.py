@@ -173,10 +173,11 @@ class _GreedyPlan(StepPlan[StepPlacement]):
         for name in ("order", "rank", "bound", "value"):
             struct[name] = getattr(self.arrays, name)[part].pointer
         struct["is_directed"] = directed
-        # Rows of directed graphs are by in-degrees.
-        struct["is_sorted"] = placement.numbering.by_degree and not directed
-        struct["chunk"] = _CHUNK
         self._degree = degrees(placement.graph)[placement.numbering.vertices(0)]
+        # Rows of directed graphs are by in-degrees.
+        descend = placement.numbering.by_degree and bool((np.diff(self._degree) <= 0).all())
+        struct["is_sorted"] = descend and not directed
+        struct["chunk"] = _CHUNK
         struct["count"] = np.count_nonzero(self._degree)
         self.lay_out()
 

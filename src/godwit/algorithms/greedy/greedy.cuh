@@ -58,42 +58,56 @@ __device__ __forceinline__ void team_open(const Arguments &arguments, const Team
     }
 }
 
-// Return the decision of the lane's neighbour, OPEN if it comes later or is the vertex itself. Lanes of a set stop
-// waiting when one has found a member. All lanes participate.
-__device__ __forceinline__ i32 warp_await(const Arguments &arguments, u32 rank, bool is_there,
-                                          u32 neighbour) {
-    i32 value = is_there ? load_relaxed(arguments.value + neighbour) : OPEN;
-    bool waits = is_there && value < 0 && arguments.rank[neighbour] < rank;
+// Wait for the decisions of neighbours in the lanes that say so. Lanes of a set stop waiting when one has found a
+// member. All lanes participate.
+__device__ __forceinline__ void warp_await(const i32 *place, bool waits, i32 &value) {
     for (u32 pause_ns = 0; __any_sync(FULL_WARP, waits);) {
         if (!COLORS && __any_sync(FULL_WARP, value > 0)) break;
         if (pause_ns) __nanosleep(pause_ns);
-        if (waits) value = load_relaxed(arguments.value + neighbour);
+        if (waits) value = load_relaxed(place);
         const bool ends = waits && value >= 0;
         waits = waits && !ends;
         pause_ns =
             __any_sync(FULL_WARP, ends) ? 0 : min(pause_ns + PAUSE_STEP_NS, LONGEST_PAUSE_NS);
     }
-    return value;
 }
 
-// Visit the neighbours in a row that may come before a vertex, until `visit` returns true, in all lanes alike.
+// Visit the decisions of the neighbours in a row that come before a vertex, until `visit` returns true, in all lanes
+// alike. Lanes without such a neighbour pass OPEN. A first pass does not wait, and a second one, with waiting,
+// visits the part of the row that had open neighbours: long rows are read while others decide.
 template <class Visit>
 __device__ __forceinline__ bool warp_visit_before(const Arguments &arguments, const Rows<Id> &rows,
                                                   u32 vertex, u32 rank, u64 &visited, Visit visit) {
     const i64 begin = rows.offsets[vertex], end = rows.offsets[vertex + 1];
     const u32 bound = arguments.is_sorted ? arguments.bound[vertex] : 0;
-    for (i64 done = 0; done < end - begin; done += WARP) {
-        const i64 place = done + lane_id();
-        const bool is_there = place < end - begin;
-        const u32 neighbour =
-            is_there ? static_cast<u32>(rows.targets[COLORS ? begin + place : end - 1 - place]) : 0;
-        visited += is_there;
-        if (visit(warp_await(arguments, rank, is_there && neighbour != vertex, neighbour)))
-            return true;
-        const bool may_precede = is_there && (COLORS ? neighbour < bound : neighbour >= bound);
-        if (arguments.is_sorted && !__any_sync(FULL_WARP, may_precede)) break;
+    i64 first = 0, last = end - begin;
+    for (bool may_wait = false;; may_wait = true) {
+        i64 open_first = last, open_last = 0;
+        for (i64 done = first; done < last; done += WARP) {
+            const i64 place = done + lane_id();
+            const bool is_there = place < last;
+            const u32 neighbour =
+                is_there ? static_cast<u32>(rows.targets[COLORS ? begin + place : end - 1 - place])
+                         : vertex;
+            i32 value = OPEN;
+            if (neighbour != vertex) value = load_relaxed(arguments.value + neighbour);
+            const bool is_open =
+                neighbour != vertex && value < 0 && arguments.rank[neighbour] < rank;
+            visited += is_there;
+            if (may_wait) {
+                warp_await(arguments.value + neighbour, is_open, value);
+            } else if (__any_sync(FULL_WARP, is_open)) {
+                open_first = min(open_first, done);
+                open_last = min(done + WARP, last);
+            }
+            if (visit(value)) return true;
+            const bool may_precede = is_there && (COLORS ? neighbour < bound : neighbour >= bound);
+            if (arguments.is_sorted && !__any_sync(FULL_WARP, may_precede)) break;
+        }
+        if (open_first >= open_last) return false;
+        first = open_first;
+        last = open_last;
     }
-    return false;
 }
 
 __device__ __forceinline__ i32 warp_choose_set(const Arguments &arguments, u32 vertex, u32 rank,

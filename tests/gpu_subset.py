@@ -196,6 +196,23 @@ def run_unions(devices: list[str]) -> None:
                     check(f"unions {name}, {method}, {merge}, {rounds=}", found.label, wanted)
 
 
+def run_structure(devices: list[str]) -> None:
+    """Core numbers, independent sets and colourings: short and long rows, directed and not."""
+    wide = gw.generators.rmat(9, 6, seed=1)
+    arcs = gw.generators.rmat(8, 6, seed=1, symmetrize=False)
+    clique, hub = gw.generators.complete(200), gw.generators.star(20_000)
+    for name, graph in {"wide": wide, "arcs": arcs, "clique": clique, "hub": hub}.items():
+        for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
+            for function, attribute in (
+                (gw.core_number, "core"),
+                (gw.maximal_independent_set, "member"),
+                (gw.greedy_color, "color"),
+            ):
+                wanted = getattr(function(graph, devices="cpu"), attribute)
+                found = getattr(function(graph, devices=devices, gpu=gpu), attribute)
+                check(f"{function.__name__} {name}, {gpu=}", found, wanted)
+
+
 def run_step_programs(devices: list[str]) -> None:
     """A program with most operators, and one with arcs."""
     from k_core import core_numbers
@@ -329,6 +346,7 @@ SUPERSTEPS = {
     "searches": run_searches,
     "ranks": run_ranks,
     "unions": run_unions,
+    "structure": run_structure,
     "dependencies": run_dependencies,
     "step-programs": run_step_programs,
     "forests": run_forests,

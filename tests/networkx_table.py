@@ -23,8 +23,10 @@ _NOT_IN_NX_CUGRAPH = {
     "average_shortest_path_length", "bellman_ford_predecessor_and_distance",
     "betweenness_centrality_subset", "bidirectional_dijkstra", "center", "closeness_centrality",
     "diameter", "dijkstra_predecessor_and_distance", "eccentricity", "global_efficiency",
-    "harmonic_centrality", "multi_source_dijkstra", "multi_source_dijkstra_path",
-    "multi_source_dijkstra_path_length", "periphery", "radius", "voronoi_cells",
+    "greedy_color", "harmonic_centrality", "k_core", "k_corona", "k_crust", "k_shell",
+    "multi_source_dijkstra",
+    "multi_source_dijkstra_path", "multi_source_dijkstra_path_length", "periphery", "radius",
+    "voronoi_cells",
 }  # fmt: skip
 """Functions of ours that nx-cugraph 26.08 does not have, by its own table."""
 

@@ -21,7 +21,10 @@ from architectures import each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.components import cuda as components_steps
+from godwit.algorithms.core import cuda as core_steps
 from godwit.algorithms.distances import cuda as distances_steps
+from godwit.algorithms.greedy import cuda as greedy_steps
+from godwit.algorithms.greedy.order import Kind
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
@@ -160,6 +163,32 @@ def test_power_iterations_compile(
 ) -> None:
     text = power_steps.source(*dtypes, two_sided=two_sided)
     assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("id_dtype", "architecture"),
+    [
+        pytest.param("int64" if place % 2 else "int32", name, marks=_unless(place % 3 == 2))
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+)
+def test_core_numbers_compile(id_dtype: str, architecture: str) -> None:
+    assert b".text.work\0" in cubin(core_steps.source(id_dtype), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("id_dtype", "architecture", "kind"),
+    [
+        pytest.param(
+            "int64" if (place + choice) % 2 else "int32", name, kind,
+            marks=_unless(place % 3 == choice),
+        )
+        for place, name in enumerate(ARCHITECTURES)
+        for choice, kind in enumerate(Kind)
+    ],
+)  # fmt: skip
+def test_greedy_passes_compile(id_dtype: str, architecture: str, kind: Kind) -> None:
+    assert b".text.work\0" in cubin(greedy_steps.source(id_dtype, kind), (), architecture)
 
 
 DISTANCES = [

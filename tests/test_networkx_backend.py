@@ -525,6 +525,37 @@ def test_ego_graph(graph: Any, data: st.DataObject) -> None:
     )  # fmt: skip
 
 
+_SIMPLE = (nx.Graph, nx.DiGraph)
+
+
+@given(graph=networkx_graphs(_SIMPLE, min_nodes=0), loops=st.booleans())
+def test_core_number(graph: Any, loops: bool) -> None:
+    if not loops:
+        graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    _check("core_number", graph)
+
+
+@pytest.mark.parametrize("name", ["k_core", "k_shell", "k_crust", "k_corona"])
+@given(graph=networkx_graphs(_SIMPLE, min_nodes=0), k=st.none() | st.integers(0, 3), data=st.data())
+def test_subgraphs_by_core_numbers(
+    name: str, graph: Any, k: int | None, data: st.DataObject
+) -> None:
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    k = 1 if k is None and name == "k_corona" else k
+    given_numbers = nx.core_number(graph) if data.draw(st.booleans()) else None
+    if len(graph) == 0 and k is None:
+        assert _outcome(getattr(backend, name), from_networkx(graph, {}), k)[0] is ValueError
+        return
+    _check_graph(name, graph, k, core_number=given_numbers)
+
+
+@given(graph=networkx_graphs(_UNDIRECTED, min_nodes=0))
+def test_greedy_color(graph: Any) -> None:
+    _check("greedy_color", graph)
+    with pytest.raises(NotImplementedError, match="largest_first"):
+        backend.greedy_color(from_networkx(nx.path_graph(3)), "DSATUR")
+
+
 @given(graph=networkx_graphs(min_nodes=0))
 def test_complement(graph: Any) -> None:
     _check_graph("complement", graph)

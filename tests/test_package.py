@@ -20,12 +20,15 @@ from godwit.algorithms import (
     betweenness,
     bfs,
     closeness,
+    coloring,
     components,
+    core,
     distances,
     eccentricity,
     eigenvector,
     filtering,
     hits,
+    independent_set,
     katz,
     pagerank,
     random_walks,
@@ -38,9 +41,26 @@ from godwit.errors import InputError
 from godwit.graph.generators import spec
 
 _FUNCTIONS = [
-    betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
-    neighbors, pagerank, random_walks, spanning_forest, sssp, spec,
-]  # fmt: skip
+    betweenness,
+    bfs,
+    closeness,
+    coloring,
+    components,
+    core,
+    distances,
+    eccentricity,
+    eigenvector,
+    filtering,
+    hits,
+    independent_set,
+    katz,
+    neighbors,
+    pagerank,
+    random_walks,
+    spanning_forest,
+    spec,
+    sssp,
+]
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")
 

@@ -50,13 +50,16 @@ def _answers(graph: Any, vertex: int, number: int) -> Any:
         lambda: betweenness(graph, samples=1 + vertex % n, edges=True).edge_centrality,
         lambda: gw.katz_centrality(graph, alpha=1e-3, beta={vertex % n: 1}).centrality,
         lambda: gw.hits(graph, start={vertex % n: 1}, tolerance=1.0).authorities,
+        lambda: gw.core_number(graph).core,
+        lambda: gw.greedy_color(graph, seed=vertex % 2).color,
+        lambda: gw.maximal_independent_set(graph, seed=vertex % 2).member,
     ]
     return questions[number % len(questions)]()
 
 
 @given(
     graph=graphs(min_vertices=1),
-    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 13)), min_size=2, max_size=6),
+    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 16)), min_size=2, max_size=6),
     count=st.integers(1, 2),
 )
 def test_answers_do_not_depend_on_earlier_queries(

@@ -31,6 +31,8 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "components": lambda show: gw.connected_components(GRAPH, progress=show),
     "spanning forest": lambda show: gw.minimum_spanning_forest(GRAPH, progress=show),
     "pagerank": lambda show: gw.pagerank(GRAPH, progress=show),
+    "core": lambda show: gw.core_number(GRAPH, progress=show),
+    "colouring": lambda show: gw.greedy_color(GRAPH, progress=show),
     "katz": lambda show: gw.katz_centrality(GRAPH, alpha=1e-3, progress=show),
 }
 

@@ -317,6 +317,8 @@ _OF_RESULTS: dict[str, tuple[Any, Any, str]] = {
     "sssp by arcs": (lambda graph: gw.sssp(graph, 10, weighted=False), gw.verify_sssp, "distance"),
     "pagerank": (gw.pagerank, gw.verify_pagerank, "rank"),
     "components": (gw.connected_components, gw.verify_connected_components, "label"),
+    "core": (gw.core_number, gw.verify_core_number, "core"),
+    "colouring": (gw.greedy_color, gw.verify_greedy_color, "color"),
     "betweenness": (
         lambda graph: gw.betweenness_centrality(
             graph, sources=[10, 12], weighted=False, edges=True

@@ -133,6 +133,7 @@ FUNCTIONS = {
     ),
     "complement": Function("operators", "search"),
     "connected_components": Function("components", "search", devices=True),
+    "core_number": Function("cores", "lengths", devices=True),
     "degree_centrality": Function("structure", "degrees"),
     "descendants": Function("traversal", "search"),
     "descendants_at_distance": Function("traversal", "search"),
@@ -170,6 +171,11 @@ FUNCTIONS = {
     ),
     "generic_bfs_edges": Function("traversal", "search", "``neighbors`` is not taken."),
     "global_efficiency": Function("distances", "many searches", devices=True, searches=ALL),
+    "greedy_color": Function(
+        "greedy",
+        "search",
+        "``largest_first`` only, without ``interchange``, and for undirected graphs.",
+    ),
     "harmonic_centrality": Function(
         "distances", "many searches", _NOT_NEGATIVE, devices=True, searches="nbunch"
     ),
@@ -189,6 +195,10 @@ FUNCTIONS = {
     "is_tree": Function("components", "search", devices=True),
     "is_weakly_connected": Function("components", "search", devices=True),
     "isolates": Function("structure", "degrees"),
+    "k_core": Function("cores", "lengths", devices=True),
+    "k_corona": Function("cores", "lengths", devices=True),
+    "k_crust": Function("cores", "lengths", devices=True),
+    "k_shell": Function("cores", "lengths", devices=True),
     "katz_centrality": Function(
         "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),

@@ -11,6 +11,9 @@ from godwit.algorithms.bfs import bfs as bfs
 from godwit.algorithms.closeness import closeness_centrality as closeness_centrality
 from godwit.algorithms.closeness import harmonic_centrality as harmonic_centrality
 from godwit.algorithms.closeness.result import ClosenessResult as ClosenessResult
+from godwit.algorithms.coloring import greedy_color as greedy_color
+from godwit.algorithms.coloring.result import ColoringResult as ColoringResult
+from godwit.algorithms.coloring.verify import verify_greedy_color as verify_greedy_color
 from godwit.algorithms.components import connected_components as connected_components
 from godwit.algorithms.components import (
     connected_components_of_edges as connected_components_of_edges,
@@ -19,6 +22,11 @@ from godwit.algorithms.components.result import ComponentsResult as ComponentsRe
 from godwit.algorithms.components.verify import (
     verify_connected_components as verify_connected_components,
 )
+from godwit.algorithms.core import core_number as core_number
+from godwit.algorithms.core import k_core as k_core
+from godwit.algorithms.core import k_shell as k_shell
+from godwit.algorithms.core.result import CoreResult as CoreResult
+from godwit.algorithms.core.verify import verify_core_number as verify_core_number
 from godwit.algorithms.diameter import diameter_bounds as diameter_bounds
 from godwit.algorithms.distances import distances as distances
 from godwit.algorithms.distances.result import DistancesResult as DistancesResult
@@ -28,6 +36,11 @@ from godwit.algorithms.eigenvector import eigenvector_centrality as eigenvector_
 from godwit.algorithms.filtering import filter as filter
 from godwit.algorithms.filtering.verify import verify_filter as verify_filter
 from godwit.algorithms.hits import hits as hits
+from godwit.algorithms.independent_set import maximal_independent_set as maximal_independent_set
+from godwit.algorithms.independent_set.result import IndependentSetResult as IndependentSetResult
+from godwit.algorithms.independent_set.verify import (
+    verify_maximal_independent_set as verify_maximal_independent_set,
+)
 from godwit.algorithms.katz import katz_centrality as katz_centrality
 from godwit.algorithms.pagerank import pagerank as pagerank
 from godwit.algorithms.pagerank.result import PageRankResult as PageRankResult

@@ -162,6 +162,11 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "minimum_spanning_forest": Target(
             gw.minimum_spanning_forest, {"graph": UNDIRECTED, "devices": "cpu:0"}
         ),
+        "core_number": Target(gw.core_number, on_one),
+        "maximal_independent_set": Target(gw.maximal_independent_set, on_one),
+        "greedy_color": Target(gw.greedy_color, on_one),
+        "k_core": Target(gw.k_core, {**on_one, "k": 1}),
+        "k_shell": Target(gw.k_shell, {**on_one, "core": np.ones(4, np.int32)}),
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
         ),
@@ -268,6 +273,17 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "verify_minimum_spanning_forest": Target(
             gw.verify_minimum_spanning_forest, {"graph": UNDIRECTED, "arcs": [0, 2, 4]}
         ),
+        "verify_core_number": Target(
+            gw.verify_core_number, {"graph": UNDIRECTED, "core": np.ones(4, np.int32)}
+        ),
+        "verify_maximal_independent_set": Target(
+            gw.verify_maximal_independent_set,
+            {"graph": UNDIRECTED, "member": gw.maximal_independent_set(UNDIRECTED).member},
+        ),
+        "verify_greedy_color": Target(
+            gw.verify_greedy_color,
+            {"graph": UNDIRECTED, "color": gw.greedy_color(UNDIRECTED).color},
+        ),
         "verify_betweenness_centrality": Target(
             gw.verify_betweenness_centrality,
             {"graph": UNDIRECTED, "centrality": between.centrality},
@@ -363,6 +379,9 @@ UNTRIED = {
             "ComponentsResult",
             "NeighborSample",
             "SpanningForestResult",
+            "CoreResult",
+            "ColoringResult",
+            "IndependentSetResult",
             "DistancesResult",
             "EccentricityResult",
             "HitsResult",

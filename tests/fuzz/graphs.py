@@ -21,6 +21,7 @@ from references import breadth_first, dijkstra, smallest_label
 from .watch import raised
 
 _CASES_PER_VARIANT = 300
+_STRUCTURE_EVERY = 10
 _FILTER_EVERY = 20  # each may compile a predicate
 _TIMEOUT_S = 60.0
 _LIMIT = 2**63 - 1
@@ -86,6 +87,8 @@ def _draw(seed: int, number: int) -> _Case:
     )
     if number % _FILTER_EVERY == _FILTER_EVERY - 1:
         algorithm = "filter"
+    if number % _STRUCTURE_EVERY == _STRUCTURE_EVERY - 2:
+        algorithm = "structure"
     return _Case(generator, variant, _graph(generator, variant), algorithm)
 
 
@@ -312,6 +315,17 @@ def _pagerank(drawn: _Case) -> str | None:
     return None
 
 
+def _structure(drawn: _Case) -> str | None:
+    devices = _one_device(drawn)
+    result = gw.core_number(drawn.graph, devices=devices, timeout_s=_TIMEOUT_S)
+    gw.verify_core_number(drawn.graph, result)
+    seed = drawn.generator.randrange(2**63)
+    chosen = gw.maximal_independent_set(drawn.graph, seed=seed, devices=devices)
+    gw.verify_maximal_independent_set(drawn.graph, chosen)
+    gw.verify_greedy_color(drawn.graph, gw.greedy_color(drawn.graph, seed=seed, devices=devices))
+    return None
+
+
 def _components(drawn: _Case) -> str | None:
     generator, graph = drawn.generator, drawn.graph
     method = generator.choice(["auto", "afforest", "rem", "hook", "label-propagation", "stream"])
@@ -464,6 +478,7 @@ _ALGORITHMS: dict[str, Callable[[_Case], str | None]] = {
     "sssp": _sssp,
     "pagerank": _pagerank,
     "components": _components,
+    "structure": _structure,
     "betweenness": _betweenness,
     "forest": _forest,
     "walks": _walks,

@@ -108,7 +108,8 @@ class VertexResult(Result):
         table = {"vertex": self.ids.of(rows)}
         for column in self._shown_columns():
             is_there = np.full(len(rows), True) if column.present is None else column.present[rows]
-            values = np.where(is_there, column.values[rows], 0)
+            given = column.values[rows]
+            values = np.where(is_there, given, given.dtype.type(0))
             shown = self.ids.of(values) if column.ids else values.tolist()
             table[column.name] = [
                 value if there else None for value, there in zip(shown, is_there, strict=True)

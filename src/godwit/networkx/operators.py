@@ -34,10 +34,10 @@ def ego_graph(
     keep = reached.copy()
     if not center:
         keep[position] = False
-    return to_networkx(_subgraph(G, keep))
+    return to_networkx(subgraph(G, keep))
 
 
-def _subgraph(graph: ArrayGraph, keep: Array) -> ArrayGraph:
+def subgraph(graph: ArrayGraph, keep: Array) -> ArrayGraph:
     """Return the subgraph of some nodes, in the order of the graph."""
     structure = graph.structure
     positions = np.flatnonzero(keep)

@@ -1,0 +1,93 @@
+"""Greedy passes over vertices in an order, which independent sets and colourings share.
+
+Each vertex is decided once, by the decisions of its neighbours that come before it in the order, so the
+result is that of the serial loop, on all devices. Threads, or warps, take vertices in this order, and wait
+for a neighbour that another has taken and not yet decided. That cannot last: of the vertices that are
+taken, the first in the order waits for none. (Jones and Plassmann, "A parallel graph coloring heuristic",
+1993, with the waiting of Liu et al., "A synchronization-free algorithm for parallel sparse triangular
+solves", 2016.)
+
+Orders go by degree, and among equal degrees by a hash of the vertex and a seed (:mod:`.order`), which makes
+chains of vertices that wait for each other short: Blelloch, Fineman and Shun, "Greedy sequential maximal
+independent set and matching are parallel on average" (2012).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.greedy.cpu import decide_on_cores
+from godwit.algorithms.greedy.order import Kind, vertex_order
+from godwit.algorithms.greedy.program import decide_by_steps
+from godwit.errors import GraphTooLargeError
+from godwit.graph.csr import Graph
+from godwit.placement import PlacedGraph
+from godwit.runtime.gpu_options import OF_STEPS, check_options
+from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps import place_positions
+from godwit.worker.options import SolverOptions
+from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.solve import make_poll
+
+
+def run_greedy(
+    graph: GraphArgument, kind: Kind, seed: int, devices: DevicesArgument, options: SolverOptions, name: str
+) -> tuple[Graph, Any, RunStatistics]:  # fmt: skip
+    """Return the graph, the decision of each vertex, int32 (n), and statistics.
+
+    :param name: name of the function in messages
+    """
+    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
+        used = (device,) if placed is None else placed.context.devices
+        check_options(used, options.gpu, name, OF_STEPS)
+        statistics = RunStatistics(tuple(one.name for one in used), "greedy in order")
+        values: Any = np.empty(0, np.int32)
+        if placed is not None:
+            placed.check_all_duplicated(f"{name} runs")
+            if plain.vertex_count:
+                values, statistics = _on_gpus(placed, kind, seed, statistics, options)
+            add_placement(statistics, placed, graph)
+        elif plain.vertex_count:
+            poll = make_poll(options)
+            with statistics.phase("order"):
+                order = vertex_order(plain, kind, seed)
+            with statistics.phase("run"):
+                values = decide_on_cores(plain, kind, order, device.threads, poll)
+            statistics.processed_items = np.array([plain.vertex_count], np.int64)
+        return plain, values, statistics
+
+
+def _on_gpus(
+    placed: PlacedGraph, kind: Kind, seed: int, statistics: RunStatistics, options: SolverOptions
+) -> tuple[Any, RunStatistics]:
+    """Decide on the first GPU, or, if the graph does not fit there, on several by a step program."""
+    from godwit.algorithms.greedy.cuda import decide_on_gpu
+
+    poll = make_poll(options)
+    steps = place_positions(placed)
+    outcome = None
+    if len(steps.parts) == 1:
+        with statistics.phase("run"):
+            outcome = decide_on_gpu(steps, kind, seed, options.gpu, options.location, poll)
+    elif steps.has_room_for_copy():
+        try:
+            with statistics.phase("run"):
+                outcome = steps.run_on_copies(
+                    1,
+                    lambda copies: decide_on_gpu(
+                        copies.placements[0], kind, seed, options.gpu, options.location, poll
+                    ),
+                )
+        except GraphTooLargeError:
+            pass
+    if outcome is None:
+        return decide_by_steps(placed, kind, vertex_order(placed.graph, kind, seed), options)
+    statistics.begin_on(statistics.devices[:1])
+    statistics.split_run(outcome.seconds)
+    statistics.rounds = np.array([outcome.supersteps], np.int64)
+    statistics.processed_items = np.array([outcome.decided], np.int64)
+    statistics.arcs_relaxed = np.array([outcome.visited], np.int64)
+    return outcome.values, statistics

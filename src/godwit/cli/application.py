@@ -22,6 +22,7 @@ from godwit.cli import (
     partition,
     paths,
     power_iteration,
+    topological,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.generators.spec import GENERATORS
@@ -166,6 +167,8 @@ for _name, _function, *_epilog_parts in (
     ("harmonic", closeness.closeness, closeness.HARMONIC_EXAMPLES),
     ("eccentricity", closeness.closeness, closeness.ECCENTRICITY_EXAMPLES),
     ("components", components.components, components.EXAMPLES),
+    ("strong-components", components.strong_components, components.STRONG_EXAMPLES),
+    ("topological-generations", topological.topological_generations, topological.EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),
     ("generate", convert.generate, convert.GENERATE_EXAMPLES, convert.GENERATORS_HELP),

@@ -19,6 +19,7 @@ from godwit.algorithms.components import connected_components
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.algorithms.strong_components.cpu import finish_components, strong_components
 from godwit.dtypes import Array, frozen
+from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
@@ -71,7 +72,7 @@ def strongly_connected_components(
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.label`` (n), ``.count``, ``.sizes`` and ``.names`` (count), ``.to_dict()``, ``.statistics``
-    :raises InputError: a wrong argument
+    :raises InputError: a wrong argument, or several devices of the CPU
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the graph does not fit on the GPU, or the labels in memory
     :raises RunTimeoutError: out of time
@@ -164,6 +165,8 @@ class Condensation:
     @cached_property
     def members(self) -> list[list[Any]]:
         """The vertices of each component, by id, in the order of components and of vertices."""
+        if not len(self.component):
+            return []
         order = np.argsort(self.component, kind="stable")
         ends = np.cumsum(self.components.sizes)[:-1]
         return [self.components.ids.of(part) for part in np.split(order, ends)]
@@ -224,8 +227,6 @@ def condense(graph: Graph, components: ComponentsResult) -> Condensation:
 
 def check_directed(graph: Any, what: str) -> None:
     """Raise InputError if this is no graph, or an undirected one."""
-    from godwit.errors import InputError
-
     if not isinstance(graph, Graph):
         raise not_a_graph(graph)
     if not graph.directed:

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.algorithms.bfs.cpu import UNREACHED, bfs_on_cpu
-from godwit.dtypes import Array
+from godwit.dtypes import Array, id_dtype_for
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs_at_hand
 from godwit.graph.rows import require_memory
@@ -111,7 +111,7 @@ def finish_components(
     :param poll: as of :func:`strong_components`
     """
     n, dtype = graph.vertex_count, graph.targets.dtype
-    index_dtype = np.dtype(np.int32 if n < 2**31 - 1 else np.int64)
+    index_dtype: np.dtype[Any] = id_dtype_for(n + 1)
     each = 3 * dtype.itemsize + 2 * index_dtype.itemsize + 8
     require_memory(n * each, f"the strong components of {n:,} vertices")
     label = np.arange(n, dtype=dtype)

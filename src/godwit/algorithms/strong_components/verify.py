@@ -1,10 +1,9 @@
 """Verifier of strong components: both halves of the definition, checked by other means than the search.
 
-A label is right if its vertex is reachable from all vertices that have it and reaches them all, along arcs
-within the component, if it is the smallest of them, and if the components are no finer than they must be:
-no cycle leads through several of them. The first is checked by two searches from all labelled names at once,
-which stay within components; the last by removing components without an arc in, again and again, until
-none is left.
+A label is right if the vertex that it names reaches all vertices that have it, and is reachable from them,
+along arcs within the component; if it is the smallest of them; and if no cycle leads through several
+components. The first is checked by two searches from all names at once, which stay within components; the
+last by removing components without an arc in, again and again, until none is left.
 """
 
 from __future__ import annotations

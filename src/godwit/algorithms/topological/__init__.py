@@ -1,19 +1,17 @@
 """Topological generations of a directed graph without cycles.
 
-Generation 0 are the vertices without arcs in, generation k those whose last predecessor is in generation k -
-1. So all arcs lead to later generations, and the number of a vertex is the length of the longest path that
-ends there. Method: A. B. Kahn, Topological sorting of large networks, Communications of the ACM 5 (1962),
-generation by generation: vertices lose an arc in for every predecessor that is numbered. Numbers do not
-depend on the order of arcs, so they are the same on all devices. On a cycle, and behind one, vertices keep
-an arc in.
+Generation 0 are the vertices without arcs in; a vertex of generation k has a predecessor in generation
+k - 1, and none in later ones. So all arcs lead to later generations, and the number of a vertex is the
+length of the longest path that ends there. Method: A. B. Kahn, Topological sorting of large networks,
+Communications of the ACM 5 (1962), generation by generation: vertices lose an arc in for every predecessor
+that is numbered. Numbers do not depend on the order of arcs, so they are the same on all devices. Vertices
+on a cycle, and those behind one, keep an arc in.
 
-On GPUs that is a step program. Each generation takes some 10 us there, so deep graphs go to the CPU, whose
-thread visits each arc once.
+On GPUs that is a step program. Each generation takes some 10 us there, so deep graphs go to the CPU, where
+one thread visits each arc once.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +20,6 @@ from godwit.algorithms.strong_components import check_directed
 from godwit.algorithms.strong_components.cpu import finish_components
 from godwit.algorithms.topological.cpu import number_generations
 from godwit.algorithms.topological.result import GenerationsResult
-from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import CycleError
 from godwit.frontier.operators import advance, assign, compute, filter, repeat

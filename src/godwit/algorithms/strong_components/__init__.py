@@ -55,13 +55,16 @@ def strongly_connected_components(
     [0, 1, 1, 3]
 
     A component is named by its smallest vertex, on all devices. ``.method`` says how it was found:
-    ``"depth-first"`` (D. J. Pearce, Information Processing Letters 116, 2016), by one thread;
-    ``"forward-backward"`` (L. Fleischer, B. Hendrickson, A. Pinar, IPDPS 2000), by all threads, where the
-    graph is placed or ``graph.reverse`` has been made, then depth-first search; ``"least ids"`` on a GPU:
-    trimming and forward-backward search (G. M. Slota, S. Rajamanickam, K. Madduri, IPDPS 2014), then least
-    ids that propagate (ECL-SCC: G. Alabandi, W. Sands, G. Biros, M. Burtscher, SC 2023). If that takes too
-    many steps, as in long cycles and deep graphs without cycles, the depth-first search of the CPU follows,
-    and ``.method`` is ``"depth-first"``. Of an undirected graph it is :func:`connected_components`.
+
+    - ``"depth-first"``, by one thread (D. J. Pearce, Information Processing Letters 116, 2016);
+    - ``"forward-backward"``, by all threads, in large and shallow graphs that are placed or whose
+      ``graph.reverse`` has been made (L. Fleischer, B. Hendrickson, A. Pinar, IPDPS 2000), then depth-first;
+    - ``"least ids"``, by a GPU: forward-backward and trimming (G. M. Slota, S. Rajamanickam, K. Madduri, IPDPS
+      2014), then least ids that propagate (ECL-SCC: G. Alabandi, W. Sands, G. Biros, M. Burtscher, SC 2023).
+      If that takes too many steps, as in long cycles, a thread of the CPU does it, and the method is
+      ``"depth-first"``.
+
+    Of an undirected graph it is :func:`connected_components`.
 
     :param graph: a graph, or one placed on devices by :func:`place`
     :param devices: as for :func:`pagerank`. Of several GPUs the first one runs alone, and must have room

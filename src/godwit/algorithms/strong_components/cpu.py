@@ -13,7 +13,9 @@ pivot's component (Fleischer, Hendrickson, Pinar, IPDPS 2000); depth-first searc
 pivot is the vertex with the largest product of in- and out-degree, which is nearly always in the largest
 component (Slota, Rajamanickam, Madduri, IPDPS 2014). The searches change direction, so they look at
 few arcs of a graph with hubs. They need in-arcs, and making these takes as long as the depth-first search:
-it is done where in-arcs are at hand.
+it is done where in-arcs are at hand. All threads meet after each level, so a graph in which a
+search is deep, or reaches few vertices, is left to depth-first search, which is fast where neighbours have
+close numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ from godwit.runtime.cpu.team import ABORT, run_team
 StrongMethod = Literal["depth-first", "forward-backward"]
 
 SEARCHED_ARCS = 1_000_000
-"""Least number of arcs of a graph whose largest component is worth two searches."""
+"""Least number of arcs of a graph whose largest component is worth two searches by all threads."""
+SEARCHED_LEVELS = 10
+"""Levels after which a search is too deep for that: social graphs have fewer, those of the web more."""
+_LEAST_SHARE = 8
+"""A search that reaches less than one of so many vertices has not found the largest component."""
 
 _POLL_VERTICES = 4096
 _BRIEF_ARCS = 500_000
@@ -57,14 +63,17 @@ def strong_components(
         exception that it raises ends the run
     """
     reverse = in_arcs_at_hand(graph)
+    levels = SEARCHED_LEVELS if method is None else None
     if method is None:
         pays = reverse is not None and graph.arc_count >= SEARCHED_ARCS and threads != 1
         method = "forward-backward" if pays else "depth-first"
     if method == "depth-first" or graph.arc_count == 0:
         return finish_components(graph, None, poll=poll), "depth-first"
     reverse = graph.reverse if reverse is None else reverse
-    members = _pivots_component(graph, reverse, threads, poll)
-    return finish_components(graph, members, poll=poll), "forward-backward"
+    members = _pivots_component(graph, reverse, levels, threads, poll)
+    if members is None:
+        method = "depth-first"
+    return finish_components(graph, members, poll=poll), method
 
 
 def pivot_of(graph: Graph, in_degree: Array) -> int | None:
@@ -80,19 +89,32 @@ def pivot_of(graph: Graph, in_degree: Array) -> int | None:
 
 
 def _pivots_component(
-    graph: Graph, reverse: Graph, threads: int | None, poll: Callable[[int], None] | None
+    graph: Graph,
+    reverse: Graph,
+    most_levels: int | None,
+    threads: int | None,
+    poll: Callable[[int], None] | None,
 ) -> Array | None:
-    """Return the vertices of the pivot's component, in ascending order."""
+    """Return the vertices of the pivot's component, in ascending order.
+
+    :param most_levels: of a search that pays; None: any search does
+    :returns: None if there is no pivot, or a search does not pay
+    """
     pivot = pivot_of(graph, reverse.out_degree())
     if pivot is None:
         return None
     reached = np.ones(graph.vertex_count, np.bool_)
     for searched in (graph, reverse):
         distance, _ = bfs_on_cpu(
-            searched, np.array([pivot]), threads=threads,
+            searched, np.array([pivot]), threads=threads, cutoff=most_levels,
             poll=None if poll is None else lambda: poll(0),
         )  # fmt: skip
         reached &= distance != UNREACHED
+        if most_levels is not None and (
+            np.count_nonzero(reached) * _LEAST_SHARE < len(reached)
+            or (distance == most_levels).any()
+        ):
+            return None
     return np.flatnonzero(reached)
 
 
@@ -180,8 +202,8 @@ def _search_depth_first(
                     if lists:
                         completed[components] = target
                         components += 1
-                elif seen < low:
-                    low = seen
+                else:
+                    low = min(low, seen)
             if inner >= 0:
                 next_arc[depth] = arc
                 lowest[depth] = low

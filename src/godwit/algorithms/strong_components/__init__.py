@@ -58,11 +58,12 @@ def strongly_connected_components(
 
     - ``"depth-first"``, by one thread (D. J. Pearce, Information Processing Letters 116, 2016);
     - ``"forward-backward"``, by all threads, in large and shallow graphs that are placed or whose
-      ``graph.reverse`` has been made (L. Fleischer, B. Hendrickson, A. Pinar, IPDPS 2000), then depth-first;
-    - ``"least ids"``, by a GPU: forward-backward and trimming (G. M. Slota, S. Rajamanickam, K. Madduri, IPDPS
-      2014), then least ids that propagate (ECL-SCC: G. Alabandi, W. Sands, G. Biros, M. Burtscher, SC 2023).
-      If that takes too many steps, as in long cycles, a thread of the CPU does it, and the method is
-      ``"depth-first"``.
+      ``graph.reverse`` has been made (L. Fleischer, B. Hendrickson, A. Pinar, IPDPS 2000), and then
+      depth-first;
+    - ``"least ids"``, by a GPU: forward-backward and trimming (G. M. Slota, S. Rajamanickam, K. Madduri,
+      IPDPS 2014), then least ids that propagate (ECL-SCC: G. Alabandi, W. Sands, G. Biros, M. Burtscher, SC
+      2023). If that takes too many steps, as in long cycles, a thread of the CPU does it, and the method
+      is ``"depth-first"``.
 
     Of an undirected graph it is :func:`connected_components`.
 

@@ -64,15 +64,18 @@ def strong_components(
     """
     reverse = in_arcs_at_hand(graph)
     levels = SEARCHED_LEVELS if method is None else None
+    deep: list[bool] = graph.cached("deep searches", list)  # not empty: known not to pay
     if method is None:
-        pays = reverse is not None and graph.arc_count >= SEARCHED_ARCS and threads != 1
+        is_large = graph.arc_count >= SEARCHED_ARCS and threads != 1
+        pays = reverse is not None and is_large and not deep
         method = "forward-backward" if pays else "depth-first"
     if method == "depth-first" or graph.arc_count == 0:
-        return finish_components(graph, None, poll=poll), "depth-first"
+        return finish_components(graph, poll=poll), "depth-first"
     reverse = graph.reverse if reverse is None else reverse
     members = _pivots_component(graph, reverse, levels, threads, poll)
     if members is None:
         method = "depth-first"
+        deep.append(True)
     return finish_components(graph, members, poll=poll), method
 
 

@@ -109,7 +109,7 @@ def test_components_of_any_graph(graph: Graph, method: Any) -> None:
 )  # fmt: skip
 def test_deep_graphs_on_the_cpu(graph: Graph, count: int) -> None:
     for method in ("depth-first", "forward-backward"):
-        label, _ = strong_components(graph, method=method)  # type: ignore[arg-type]
+        label, _ = strong_components(graph, method=method)
         gw.verify_strongly_connected_components(graph, label)
         assert len(np.unique(label)) == count
 
@@ -381,16 +381,17 @@ def test_order_of_networkx(graph: Graph) -> None:
 def test_generations_of_a_graph_that_changes() -> None:
     import godwit.networkx as backend
 
-    for change in (
+    changes: list[Any] = [
         lambda g: g.add_edge(4, 1),
         lambda g: g.remove_node(4),
         lambda g: g.remove_node(2),
-    ):
+    ]
+    for change in changes:
         outcomes = []
-        for convert in (lambda g: g, backend.from_networkx):
+        for module in (nx, backend):
             graph = nx.DiGraph(pairwise([1, 2, 3, 4]))
-            converted: Any = convert(graph)
-            found = (nx if converted is graph else backend).topological_generations(converted)
+            converted: Any = graph if module is nx else backend.from_networkx(graph)
+            found = module.topological_generations(converted)
             assert next(found) == [1]
             change(graph)
             with pytest.raises((RuntimeError, nx.NetworkXUnfeasible)) as caught:

@@ -82,17 +82,30 @@ def graphs(folder: Path) -> dict[str, Callable[[], gw.Graph]]:
     }
 
 
+def directed_graphs(folder: Path) -> dict[str, Callable[[], gw.Graph]]:
+    """The same of directed graphs, which keep their directions."""
+    names = ("cnr-2000", "uk-2007-05@100000", "soc-Slashdot0902", "cit-HepPh")
+    return {
+        **{name: partial(directed_file, folder / f"{name}.mtx.xz") for name in names},
+        "rmat:20": lambda: gw.generators.rmat(20, 16, seed=1, symmetrize=False),
+    }
+
+
+def directed_file(file: Path) -> gw.Graph:
+    return gw.read(file).with_ids(0).remove_self_loops().merge_parallel_arcs()
+
+
 def _from_file(file: Path) -> gw.Graph:
     return gw.read(file).with_ids(0).remove_self_loops().symmetrize()  # others count from 0
 
 
 def in_networkit_and_igraph(graph: gw.Graph) -> tuple[Any, Any]:
-    """An undirected graph as these have it; weights, if it has some, are igraph's edges' ``weight``."""
+    """A graph as these have it; weights, if it has some, are igraph's edges' ``weight``."""
     import igraph
     import networkit
 
     rows = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
-    upper = rows <= graph.targets
+    upper = graph.directed | (rows <= graph.targets)
     ends = rows[upper], graph.targets[upper].astype(np.int64)
     weights = None if graph.weights is None else np.asarray(graph.weights, np.float64)[upper]
     coordinates = tuple(end.astype(np.uint64) for end in ends)
@@ -100,21 +113,28 @@ def in_networkit_and_igraph(graph: gw.Graph) -> tuple[Any, Any]:
         coordinates if weights is None else (weights, coordinates),
         n=graph.vertex_count,
         weighted=weights is not None,
-        directed=False,
+        directed=graph.directed,
     )
     attributes = {} if weights is None else {"weight": weights}
-    other = igraph.Graph(n=graph.vertex_count, edges=np.stack(ends, 1), edge_attrs=attributes)
+    other = igraph.Graph(
+        n=graph.vertex_count, edges=np.stack(ends, 1), edge_attrs=attributes,
+        directed=graph.directed,
+    )  # fmt: skip
     return kit, other
 
 
-def measure(contenders: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
+def measure(
+    contenders: Mapping[str, Callable[[], Any]],
+    runs: int,
+    clock: Callable[[], float] = perf_counter,
+) -> dict[str, list[float]]:
     """Milliseconds of so many runs of each, in turns; each has been run before."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(runs):
         for name, query in contenders.items():
-            begin = perf_counter()
+            begin = clock()
             query()
-            times[name].append((perf_counter() - begin) * 1e3)
+            times[name].append((clock() - begin) * 1e3)
     return times
 
 
@@ -171,14 +191,16 @@ def existing_folder(text: str) -> Path:
     return Path(text).resolve()  # programs in it are not looked for on the search path
 
 
-def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
+def parser(
+    description: str, *, runs: int, known: Callable[[Path], Mapping[str, Any]] = graphs
+) -> argparse.ArgumentParser:
     """The options of all these benchmarks; add further ones to it."""
     made = argparse.ArgumentParser(description=description.splitlines()[0])
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     made.add_argument("--data", type=Path, default=beside, help="folder of the real graphs")
     made.add_argument("--runs", type=positive, default=runs)
     made.add_argument(
-        "--only", action="append", choices=list(graphs(beside)), help="a graph's name, repeatable"
+        "--only", action="append", choices=list(known(beside)), help="a graph's name, repeatable"
     )
     made.add_argument(
         "--file", type=Path, action="append", help="a graph's file instead of these, repeatable"
@@ -193,11 +215,19 @@ def parser(description: str, *, runs: int) -> argparse.ArgumentParser:
     return made
 
 
-def report(arguments: argparse.Namespace, bench: Bench, columns: Sequence[Column]) -> None:
-    """Measure on one graph after the other, and print tables or JSON."""
+def report(
+    arguments: argparse.Namespace, bench: Bench, columns: Sequence[Column],
+    known: Callable[[Path], Mapping[str, Callable[[], gw.Graph]]] = graphs,
+    read: Callable[[Path], gw.Graph] = _from_file,
+) -> None:  # fmt: skip
+    """Measure on one graph after the other, and print tables or JSON.
+
+    :param known: the graphs by their names
+    :param read: makes a graph of a file
+    """
     found: list[Row] = []
-    wanted = {file.name: partial(_from_file, file) for file in arguments.file or ()}
-    for name, make in (wanted or graphs(arguments.data)).items():
+    wanted = {file.name: partial(read, file) for file in arguments.file or ()}
+    for name, make in (wanted or known(arguments.data)).items():
         if not wanted and arguments.only and name not in arguments.only:
             continue
         try:

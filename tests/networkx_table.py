@@ -22,6 +22,9 @@ _SCIPY = {"hits", "pagerank"}
 _NOT_IN_NX_CUGRAPH = {
     "average_shortest_path_length", "bellman_ford_predecessor_and_distance",
     "betweenness_centrality_subset", "bidirectional_dijkstra", "center", "closeness_centrality",
+    "condensation", "is_directed_acyclic_graph", "is_strongly_connected",
+    "number_strongly_connected_components", "strongly_connected_components",
+    "topological_generations", "topological_sort",
     "diameter", "dijkstra_predecessor_and_distance", "eccentricity", "global_efficiency",
     "greedy_color", "harmonic_centrality", "k_core", "k_corona", "k_crust", "k_shell",
     "multi_source_dijkstra",

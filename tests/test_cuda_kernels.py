@@ -32,6 +32,7 @@ from godwit.algorithms.random_walks import cuda as walk_steps
 from godwit.algorithms.spanning_forest import cuda as forest_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
+from godwit.algorithms.strong_components import cuda as strong_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
@@ -316,6 +317,18 @@ def test_spanning_forests_compile(
 )
 def test_brandes_compiles(ids: Any, architecture: str) -> None:
     assert b".text.work\0" in cubin(brandes_steps.source(ids), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("ids", "architecture"),
+    [
+        pytest.param((INT32, INT64)[place % 2], architecture, marks=_unless(place in (0, 5)))
+        for place, architecture in enumerate(ARCHITECTURES)
+    ],
+    ids=str,
+)
+def test_strong_components_compile(ids: Any, architecture: str) -> None:
+    assert b".text.work\0" in cubin(strong_steps.source(ids), (), architecture)
 
 
 PASSES = [

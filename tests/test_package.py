@@ -34,6 +34,8 @@ from godwit.algorithms import (
     random_walks,
     spanning_forest,
     sssp,
+    strong_components,
+    topological,
 )
 from godwit.algorithms.random_walks import neighbors
 from godwit.dataflow import context
@@ -60,6 +62,8 @@ _FUNCTIONS = [
     spanning_forest,
     spec,
     sssp,
+    strong_components,
+    topological,
 ]
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

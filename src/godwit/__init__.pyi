@@ -67,6 +67,20 @@ from godwit.algorithms.spanning_forest.verify import (
     verify_minimum_spanning_forest as verify_minimum_spanning_forest,
 )
 from godwit.algorithms.sssp import sssp as sssp
+from godwit.algorithms.strong_components import Condensation as Condensation
+from godwit.algorithms.strong_components import condensation as condensation
+from godwit.algorithms.strong_components import (
+    strongly_connected_components as strongly_connected_components,
+)
+from godwit.algorithms.strong_components.verify import (
+    verify_strongly_connected_components as verify_strongly_connected_components,
+)
+from godwit.algorithms.topological import is_directed_acyclic_graph as is_directed_acyclic_graph
+from godwit.algorithms.topological import topological_generations as topological_generations
+from godwit.algorithms.topological.result import GenerationsResult as GenerationsResult
+from godwit.algorithms.topological.verify import (
+    verify_topological_generations as verify_topological_generations,
+)
 from godwit.dataflow import collectives as collectives
 from godwit.dataflow import policies as policies
 from godwit.dataflow.context import Context as Context

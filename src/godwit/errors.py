@@ -126,6 +126,20 @@ class RunTimeoutError(GodwitError, TimeoutError):
     """
 
 
+class CycleError(InputError):
+    """A graph that should have no cycle has one.
+
+    :ivar vertex: id of the first vertex that is on a cycle
+    """
+
+    def __init__(self, vertex: Any, what: str) -> None:
+        self.vertex, self._what = vertex, what
+        super().__init__(f"{what} is of graphs without cycles, and vertex {vertex!r} is on a cycle")
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.vertex, self._what)
+
+
 class VerificationError(GodwitError, AssertionError):
     """A result breaks a property that it must have; names the vertex or arc."""
 

@@ -170,6 +170,10 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
         ),
+        "strongly_connected_components": Target(gw.strongly_connected_components, on_one),
+        "condensation": Target(gw.condensation, on_one),
+        "topological_generations": Target(gw.topological_generations, on_one),
+        "is_directed_acyclic_graph": Target(gw.is_directed_acyclic_graph, on_one),
         "run": Target(gw.run, {**on_one, "program": PROGRAM, "start": {0: 0}}),
         "WorkerOptions": Target(gw.WorkerOptions, {"delta": 2.0, "window": 1}),
         "run of steps": Target(LEVEL.run, on_one),
@@ -263,6 +267,12 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "verify_hits": Target(
             gw.verify_hits,
             {"graph": GRAPH, "hubs": scores.hubs, "authorities": scores.authorities},
+        ),
+        "verify_strongly_connected_components": Target(
+            gw.verify_strongly_connected_components, {"graph": GRAPH, "label": np.arange(4)}
+        ),
+        "verify_topological_generations": Target(
+            gw.verify_topological_generations, {"graph": GRAPH, "generation": [0, 1, 1, 2]}
         ),
         "verify_connected_components": Target(
             gw.verify_connected_components, {"graph": UNDIRECTED, "label": components.label}
@@ -375,6 +385,8 @@ UNTRIED = {
         (
             "BetweennessResult",
             "CentralityResult",
+            "Condensation",
+            "GenerationsResult",
             "ClosenessResult",
             "ComponentsResult",
             "NeighborSample",

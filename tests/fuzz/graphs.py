@@ -83,7 +83,18 @@ def _draw(seed: int, number: int) -> _Case:
     generator = random.Random(f"graphs {seed} {number}")
     variant = _variant(slow)
     algorithm = generator.choice(
-        ["bfs", "sssp", "sssp", "sssp", "pagerank", "components", "betweenness", "forest", "walks"]
+        [
+            "bfs",
+            "sssp",
+            "sssp",
+            "sssp",
+            "pagerank",
+            "components",
+            "strong components",
+            "betweenness",
+            "forest",
+            "walks",
+        ]
     )
     if number % _FILTER_EVERY == _FILTER_EVERY - 1:
         algorithm = "filter"
@@ -378,6 +389,27 @@ def _walks(drawn: _Case) -> str | None:
     return None
 
 
+def _strong_components(drawn: _Case) -> str | None:
+    graph = drawn.graph
+    named: dict[str, Any] = {"devices": _one_device(drawn), "timeout_s": _TIMEOUT_S}
+    result = gw.strongly_connected_components(graph, **named)
+    if not graph.directed:
+        gw.verify_connected_components(graph, result.label)
+        return _refused(lambda: gw.topological_generations(graph, **named))
+    gw.verify_strongly_connected_components(graph, result.label)
+    condensed = gw.condensation(graph, **named).graph
+    gw.verify_topological_generations(condensed, gw.topological_generations(condensed, **named))
+    is_acyclic = (
+        condensed.vertex_count == graph.vertex_count
+        and not (
+            np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets)) == graph.targets
+        ).any()
+    )
+    if gw.is_directed_acyclic_graph(graph, **named) != is_acyclic:
+        return f"is_directed_acyclic_graph is not {is_acyclic}"
+    return None
+
+
 def _betweenness(drawn: _Case) -> str | None:
     generator, graph = drawn.generator, drawn.graph
     weights = graph.weights
@@ -479,6 +511,7 @@ _ALGORITHMS: dict[str, Callable[[_Case], str | None]] = {
     "pagerank": _pagerank,
     "components": _components,
     "structure": _structure,
+    "strong components": _strong_components,
     "betweenness": _betweenness,
     "forest": _forest,
     "walks": _walks,

@@ -25,6 +25,7 @@ from godwit.cli import (
     paths,
     power_iteration,
     spanning_forest,
+    topological,
     walks,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
@@ -175,6 +176,8 @@ for _name, _function, *_epilog_parts in (
     ("core", core.core, core.EXAMPLES),
     ("independent-set", greedy.independent_set, greedy.SET_EXAMPLES),
     ("coloring", greedy.coloring, greedy.COLORING_EXAMPLES),
+    ("strong-components", components.strong_components, components.STRONG_EXAMPLES),
+    ("topological-generations", topological.topological_generations, topological.EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),
     ("generate", convert.generate, convert.GENERATE_EXAMPLES, convert.GENERATORS_HELP),

@@ -1,4 +1,4 @@
-"""The command ``components``, of graphs and of edges that stream from a file of any size."""
+"""The commands ``components``, also of edges that stream from files, and ``strong-components``."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ godwit components edges.npy --devices cuda --memory 8GB --host-memory 4GB -o lab
 godwit components twitter.txt.gz --stream --devices cuda -o labels.parquet
 godwit components follows.csv --stream --columns user,friend --devices cuda
 godwit components roads.gr --method rem --output - | cut -d, -f2 | sort | uniq -c
+"""
+STRONG_EXAMPLES = """
+godwit strong-components web.mtx.gz --top 20
+godwit strong-components follows.csv --columns user,friend --output components.parquet
+godwit strong-components web.godwit --devices cuda --json | jq .components
+godwit strong-components calls.txt --verify
 """
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _BINARY_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -246,4 +252,41 @@ def components(
             gw.connected_components,
             **({"devices": "cpu"} if method == "label-propagation" else {}),
         )
+    query.answer()
+
+
+@dataclass
+class _StrongQuery(_ComponentsQuery):
+    """Strongly connected components."""
+
+    def compute(self, graph: Graph, progress: Any) -> ComponentsResult:
+        import godwit as gw
+
+        return gw.strongly_connected_components(graph, progress=progress, **self.arguments)
+
+    def verify(self, result: ComponentsResult) -> str:
+        from godwit.algorithms.strong_components.verify import verify_strongly_connected_components
+
+        if not self.graph.directed:
+            return super().verify(result)
+        verify_strongly_connected_components(self.graph, result.label)
+        return "labels are the smallest vertices of strong components"
+
+
+@with_options
+def strong_components(
+    graph: GraphArgument, options: ScoreOptions, run: RunOptions, reading: ReadingOptions
+) -> None:
+    """Strongly connected components: sets of vertices that reach each other.
+
+    A component is named by its smallest vertex. Those of an undirected graph are its connected components.
+
+    Files: .npy holds the smallest vertex of every vertex' component, in the order of the vertices and
+    counted from 0; .csv and .parquet have columns vertex and component, numbered as in the file of the
+    graph.
+    """
+    import godwit as gw
+
+    query = _StrongQuery("strong-components", graph, options, reading, run.arguments)
+    query.check_early(gw.strongly_connected_components)
     query.answer()

@@ -1,4 +1,4 @@
-"""Connected components, trees and forests."""
+"""Connected and strongly connected components, trees and forests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 
 import godwit as gw
+from godwit.algorithms.strong_components.cpu import finish_components
 from godwit.dtypes import Array
 from godwit.networkx.graph import ArrayGraph
 from godwit.networkx.kernels import component_labels
@@ -93,3 +94,56 @@ def is_branching(G: ArrayGraph, *, devices: DevicesArgument = None) -> bool:
 def is_arborescence(G: ArrayGraph, *, devices: DevicesArgument = None) -> bool:
     """Return True if the graph is a tree in which no node has several predecessors."""
     return is_tree(G, devices=devices) and int(G.in_degree.max()) <= 1
+
+
+def _strong_labels(graph: ArrayGraph, devices: DevicesArgument) -> Array:
+    """Return the position of the first node of each node's strong component."""
+    return gw.strongly_connected_components(on_devices(graph, graph.structure, devices)).label
+
+
+def strongly_connected_components(G: ArrayGraph) -> Iterator[set[Any]]:
+    """Yield the nodes of each strong component, behind all components that it reaches."""
+    completed = np.empty(len(G), G.structure.targets.dtype)
+    labels = finish_components(G.structure, completed=completed)
+    order = np.argsort(labels, kind="stable")
+    names = G.names(order)
+    found = {int(labels[order[begin]]): (begin, end) for begin, end in runs(labels[order])}
+    for first in completed[: len(found)].tolist():
+        begin, end = found[first]
+        yield set(names[begin:end])
+
+
+def number_strongly_connected_components(G: ArrayGraph, *, devices: DevicesArgument = None) -> int:
+    """Return the number of strong components."""
+    labels = _strong_labels(G, devices)
+    return int(np.count_nonzero(labels == np.arange(len(labels))))
+
+
+def is_strongly_connected(G: ArrayGraph, *, devices: DevicesArgument = None) -> bool:
+    """Return True if every node reaches all others."""
+    if len(G) == 0:
+        raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
+    return bool((_strong_labels(G, devices) == 0).all())
+
+
+def condensation(G: ArrayGraph, scc: Any = None) -> Any:
+    """Return the graph of the strong components, a NetworkX DiGraph with ``mapping`` and ``members``."""
+    components = strongly_connected_components(G) if scc is None else scc
+    condensed = nx.DiGraph()
+    mapping: dict[Any, int] = {}
+    condensed.graph["mapping"] = mapping
+    if len(G) == 0:
+        return condensed
+    for number, members in enumerate(components):
+        condensed.add_node(number, members=members)
+        mapping.update(dict.fromkeys(members, number))
+    number_of = np.fromiter((mapping[node] for node in G), np.int64, len(G))
+    tails, heads = number_of[G.tails], number_of[G.structure.targets]
+    between = tails != heads
+    pairs = tails[between] * len(condensed) + heads[between]
+    _, first = np.unique(pairs, return_index=True)
+    in_order = pairs[np.sort(first)]
+    condensed.add_edges_from(
+        zip(*(ends.tolist() for ends in divmod(in_order, len(condensed))), strict=True)
+    )
+    return condensed

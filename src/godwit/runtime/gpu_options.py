@@ -120,6 +120,13 @@ def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
         )  # fmt: skip
 
 
+def check_strong_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
+    """InputError if strong components, which one GPU finds alone, are to communicate in any way."""
+    check_options(devices, gpu, "strongly connected components")
+    for wrong in get_args(Communication):
+        refuse(devices, gpu, wrong, "one GPU finds strongly connected components alone")
+
+
 def refuse(devices: Sequence[Device], gpu: GpuOptions, wrong: Communication, reason: str) -> None:
     """InputError if GPUs are to communicate in a way that is not possible, for a reason."""
     if devices[0].kind != "cpu" and gpu.communication == wrong:

@@ -27,6 +27,7 @@ from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
+from godwit.algorithms.triangles import cuda as triangles_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
@@ -248,6 +249,18 @@ def test_components_compile(ids: Any, merge: Any, splices: bool, architecture: s
 )
 def test_brandes_compiles(ids: Any, architecture: str) -> None:
     assert b".text.work\0" in cubin(brandes_steps.source(ids), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("ids", "valued", "architecture"),
+    [
+        pytest.param((INT32, INT64)[place % 2], place % 4 > 1, name, marks=_unless(place in (0, 3)))
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+    ids=str,
+)
+def test_triangles_compile(ids: Any, valued: bool, architecture: str) -> None:
+    assert b".text.work\0" in cubin(triangles_steps.source(ids, valued=valued), (), architecture)
 
 
 PASSES = [

@@ -373,6 +373,22 @@ def test_harmonic_centrality(graph: Any, data: st.DataObject) -> None:
     )  # fmt: skip
 
 
+@given(graph=networkx_graphs(weights=_POSITIVE, min_nodes=0), data=st.data())
+def test_clusters(graph: Any, data: st.DataObject) -> None:
+    nodes = None
+    if len(graph):
+        some = st.sets(st.sampled_from([*graph, "no such node"]), min_size=1)
+        nodes = data.draw(st.none() | st.sampled_from([*graph]) | some)
+    if not graph.is_directed():
+        _check_numbers("triangles", graph, nodes, tolerance=0)
+    weight = data.draw(st.sampled_from([None, "weight"]))
+    _check_numbers("clustering", graph, nodes, weight=weight, tolerance=1e-9)
+    _check_numbers("transitivity", graph, tolerance=0)
+    if not isinstance(nodes, str | int):
+        zeros = data.draw(st.booleans())
+        _check_numbers("average_clustering", graph, nodes, count_zeros=zeros, tolerance=0)
+
+
 _WHOLE = st.integers(1, 4)
 
 

@@ -29,6 +29,7 @@ from godwit.algorithms import (
     katz,
     pagerank,
     sssp,
+    triangles,
 )
 from godwit.dataflow import context
 from godwit.errors import InputError
@@ -36,7 +37,7 @@ from godwit.graph.generators import spec
 
 _FUNCTIONS = [
     betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
-    pagerank, sssp, spec,
+    pagerank, sssp, spec, triangles,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

@@ -46,6 +46,7 @@ FUNCTIONS = {
     "all_pairs_shortest_path": Function("unweighted", MANY),
     "all_pairs_shortest_path_length": Function("unweighted", MANY),
     "ancestors": Function("traversal", 1),
+    "average_clustering": Function("clusters", MANY, "Multigraphs are not taken.", devices=True),
     "average_shortest_path_length": Function(
         "distances",
         MANY,
@@ -75,6 +76,7 @@ FUNCTIONS = {
         devices=True,
     ),
     "closeness_centrality": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
+    "clustering": Function("clusters", MANY, "Multigraphs are not taken.", devices=True),
     "complement": Function("operators", 1),
     "connected_components": Function("components", 1, devices=True),
     "degree_centrality": Function("structure", LOOKUP),
@@ -165,6 +167,8 @@ FUNCTIONS = {
     "single_source_shortest_path_length": Function("unweighted", 1),
     "single_target_shortest_path": Function("unweighted", 1),
     "single_target_shortest_path_length": Function("unweighted", 1),
+    "transitivity": Function("clusters", MANY, "Directed graphs are not taken.", devices=True),
+    "triangles": Function("clusters", MANY, devices=True),
     "voronoi_cells": Function("distances", MANY, _NOT_NEGATIVE, devices=True),
     "weakly_connected_components": Function("components", 1, devices=True),
 }

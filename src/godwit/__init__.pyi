@@ -45,6 +45,14 @@ from godwit.algorithms.power_iteration.verify import (
     verify_katz_centrality as verify_katz_centrality,
 )
 from godwit.algorithms.sssp import sssp as sssp
+from godwit.algorithms.triangles import average_clustering as average_clustering
+from godwit.algorithms.triangles import clustering as clustering
+from godwit.algorithms.triangles import transitivity as transitivity
+from godwit.algorithms.triangles import triangles as triangles
+from godwit.algorithms.triangles.result import ClusteringResult as ClusteringResult
+from godwit.algorithms.triangles.result import TrianglesResult as TrianglesResult
+from godwit.algorithms.triangles.verify import verify_clustering as verify_clustering
+from godwit.algorithms.triangles.verify import verify_triangles as verify_triangles
 from godwit.dataflow import collectives as collectives
 from godwit.dataflow import policies as policies
 from godwit.dataflow.context import Context as Context

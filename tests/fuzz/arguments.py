@@ -154,6 +154,16 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "closeness_centrality": Target(gw.closeness_centrality, on_one),
         "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
         "eccentricity": Target(gw.eccentricity, on_one),
+        "triangles": Target(gw.triangles, on_one),
+        "clustering": Target(gw.clustering, on_one),
+        "average_clustering": Target(gw.average_clustering, on_one),
+        "transitivity": Target(gw.transitivity, on_one),
+        "verify_triangles": Target(
+            gw.verify_triangles, {"graph": UNDIRECTED, "triangles": np.zeros(4, int)}
+        ),
+        "verify_clustering": Target(
+            gw.verify_clustering, {"graph": UNDIRECTED, "clustering": np.zeros(4)}
+        ),
         "connected_components": Target(gw.connected_components, on_one),
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
@@ -350,6 +360,8 @@ UNTRIED = {
             "ComponentsResult",
             "DistancesResult",
             "EccentricityResult",
+            "TrianglesResult",
+            "ClusteringResult",
             "HitsResult",
             "PageRankResult",
             "PathResult",

@@ -22,6 +22,7 @@ from godwit.cli import (
     partition,
     paths,
     power_iteration,
+    triangles,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
 from godwit.graph.generators.spec import GENERATORS
@@ -165,6 +166,8 @@ for _name, _function, *_epilog_parts in (
     ("closeness", closeness.closeness, closeness.CLOSENESS_EXAMPLES),
     ("harmonic", closeness.closeness, closeness.HARMONIC_EXAMPLES),
     ("eccentricity", closeness.closeness, closeness.ECCENTRICITY_EXAMPLES),
+    ("triangles", triangles.triangles, triangles.TRIANGLES_EXAMPLES),
+    ("clustering", triangles.clustering, triangles.CLUSTERING_EXAMPLES),
     ("components", components.components, components.EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),

@@ -25,6 +25,7 @@ from godwit.algorithms.distances import cuda as distances_steps
 from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
+from godwit.algorithms.similarity import cuda as similarity_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
 from godwit.algorithms.triangles import cuda as triangles_steps
@@ -259,8 +260,9 @@ def test_brandes_compiles(ids: Any, architecture: str) -> None:
     ],
     ids=str,
 )
-def test_triangles_compile(ids: Any, valued: bool, architecture: str) -> None:
-    assert b".text.work\0" in cubin(triangles_steps.source(ids, valued=valued), (), architecture)
+def test_triangles_and_similarity_compile(ids: Any, valued: bool, architecture: str) -> None:
+    for text in (triangles_steps.source(ids, valued=valued), similarity_steps.source(ids)):
+        assert b".text.work\0" in cubin(text, (), architecture)
 
 
 PASSES = [

@@ -28,6 +28,7 @@ from godwit.algorithms import (
     hits,
     katz,
     pagerank,
+    similarity,
     sssp,
     triangles,
 )
@@ -37,7 +38,7 @@ from godwit.graph.generators import spec
 
 _FUNCTIONS = [
     betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
-    pagerank, sssp, spec, triangles,
+    pagerank, similarity, sssp, spec, triangles,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

@@ -37,7 +37,10 @@ _BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
 _AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijkstra's algorithm."
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
+_BY_PAIRS = "``ebunch`` must be given; self-loops, and pairs of a node with itself, are not taken."
+
 FUNCTIONS = {
+    "adamic_adar_index": Function("similarity", 1, _BY_PAIRS, devices=True),
     "all_pairs_bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
     "all_pairs_bellman_ford_path_length": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
     "all_pairs_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
@@ -120,6 +123,7 @@ FUNCTIONS = {
     "is_tree": Function("components", 1, devices=True),
     "is_weakly_connected": Function("components", 1, devices=True),
     "isolates": Function("structure", LOOKUP),
+    "jaccard_coefficient": Function("similarity", 1, _BY_PAIRS, devices=True),
     "katz_centrality": Function(
         "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
     ),
@@ -152,6 +156,7 @@ FUNCTIONS = {
         devices=True,
     ),
     "reciprocity": Function("structure", 1),
+    "resource_allocation_index": Function("similarity", 1, _BY_PAIRS, devices=True),
     "reverse": Function("operators", 1, "For graphs that were converted by hand."),
     "shortest_path": Function("paths", LOOKUP, _NOT_NEGATIVE, devices=True),
     "shortest_path_length": Function("paths", LOOKUP, _NOT_NEGATIVE, devices=True),

@@ -44,6 +44,13 @@ from godwit.algorithms.power_iteration.verify import verify_hits as verify_hits
 from godwit.algorithms.power_iteration.verify import (
     verify_katz_centrality as verify_katz_centrality,
 )
+from godwit.algorithms.similarity import adamic_adar as adamic_adar
+from godwit.algorithms.similarity import jaccard as jaccard
+from godwit.algorithms.similarity import overlap as overlap
+from godwit.algorithms.similarity import resource_allocation as resource_allocation
+from godwit.algorithms.similarity import sorensen as sorensen
+from godwit.algorithms.similarity.result import SimilarityResult as SimilarityResult
+from godwit.algorithms.similarity.verify import verify_similarity as verify_similarity
 from godwit.algorithms.sssp import sssp as sssp
 from godwit.algorithms.triangles import average_clustering as average_clustering
 from godwit.algorithms.triangles import clustering as clustering

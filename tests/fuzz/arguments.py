@@ -154,6 +154,16 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "closeness_centrality": Target(gw.closeness_centrality, on_one),
         "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
         "eccentricity": Target(gw.eccentricity, on_one),
+        "jaccard": Target(gw.jaccard, {**on_one, "pairs": [(0, 1), (2, 3)]}),
+        "overlap": Target(gw.overlap, on_one),
+        "sorensen": Target(gw.sorensen, {**on_one, "pairs": [(0, 1), (2, 3)]}),
+        "adamic_adar": Target(gw.adamic_adar, {**on_one, "pairs": [(0, 1), (2, 3)]}),
+        "resource_allocation": Target(
+            gw.resource_allocation, {**on_one, "pairs": [(0, 1), (2, 3)]}
+        ),
+        "verify_similarity": Target(
+            gw.verify_similarity, {"graph": GRAPH, "result": gw.jaccard(GRAPH, devices="cpu:0")}
+        ),
         "triangles": Target(gw.triangles, on_one),
         "clustering": Target(gw.clustering, on_one),
         "average_clustering": Target(gw.average_clustering, on_one),
@@ -360,6 +370,7 @@ UNTRIED = {
             "ComponentsResult",
             "DistancesResult",
             "EccentricityResult",
+            "SimilarityResult",
             "TrianglesResult",
             "ClusteringResult",
             "HitsResult",

@@ -22,6 +22,7 @@ from godwit.cli import (
     partition,
     paths,
     power_iteration,
+    similarity,
     triangles,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
@@ -168,6 +169,7 @@ for _name, _function, *_epilog_parts in (
     ("eccentricity", closeness.closeness, closeness.ECCENTRICITY_EXAMPLES),
     ("triangles", triangles.triangles, triangles.TRIANGLES_EXAMPLES),
     ("clustering", triangles.clustering, triangles.CLUSTERING_EXAMPLES),
+    ("similarity", similarity.similarity, similarity.EXAMPLES),
     ("components", components.components, components.EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),

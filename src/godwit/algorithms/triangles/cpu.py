@@ -20,7 +20,7 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.triangles.rows import DegreeRows
 from godwit.dtypes import Array
-from godwit.graph.rows import SMALL_ARCS, require_memory
+from godwit.graph.rows import require_memory, thread_count_for
 from godwit.runtime.cpu.atomics import load_acquire, prefetch
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, CURSOR, new_control, next_range, run_team
@@ -46,8 +46,8 @@ def sum_on_cores(
     :raises GraphTooLargeError: the arrays of one thread do not fit into memory
     """
     n, valued = len(rows.splits), len(rows.values) > 0
-    most = config.thread_count() if threads is None else threads
-    count = 1 if len(rows.targets) < SMALL_ARCS else most
+    count = thread_count_for(len(rows.targets))
+    count = count if threads is None else min(count, threads)
     marks_dtype, dtype = (np.float64, np.float64) if valued else (np.uint8, np.int64)
     each = n * (np.dtype(marks_dtype).itemsize + np.dtype(dtype).itemsize)
     while count > 1 and config.missing_memory_bytes(count * each) is not None:

@@ -162,11 +162,11 @@ def _place_rows(
             if weighted:
                 new_values[_at(to)] = weights[_at(arc)]
         splits[_at(p)] = low
-        _sort(new_targets, new_values, new_offsets[_at(p)], low, weighted)
+        sort_range(new_targets, new_values, new_offsets[_at(p)], low, weighted)
 
 
-def _sort(keys: Any, values: Any, begin: Any, end: Any, weighted: bool) -> None:
-    """Sort a range of keys, and values with them (Shell's sort with Ciura's gaps)."""
+def sort_range(keys: Any, values: Any, begin: Any, end: Any, weighted: bool) -> None:
+    """Sort a range of keys, and if weighted values with them (Shell's sort). For compiled code."""
     length = end - begin
     gap = 1
     while 9 * gap // 4 < length:

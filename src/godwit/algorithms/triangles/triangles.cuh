@@ -15,6 +15,7 @@
 // looked up in several rounds.
 #pragma once
 
+#include "runtime/cuda/include/warp_rows.cuh"
 #include "supersteps/step.cuh"
 
 #if VALUED
@@ -27,9 +28,8 @@ using Slot = u32;  // the same in a table, where one row's arcs bound it
 
 constexpr u32 NO_KEY = 0xffffffffu;
 constexpr u32 NO_SLOT = 0xffffffffu;
-constexpr u32 LONG_PREFIX = 32;  // this many lower neighbours are looked up by a warp together
-constexpr u32 SPARSE = 4;        // slots for each key, where the table has them
-constexpr u32 FEWEST_BITS = 5;   // slots of a table, as a power of two
+constexpr u32 SPARSE = 4;       // slots for each key, where the table has them
+constexpr u32 FEWEST_BITS = 5;  // slots of a table, as a power of two
 constexpr u32 BATCH_ROWS = WARP;
 
 // Counts of a superstep. The first is a run's progress.
@@ -177,48 +177,14 @@ struct RowVisit {
                 length = thread_prefix(begin, given.splits[u]);
                 if (VALUED) factor = given.values[arc];
             }
-            Sum found = 0;
-            u32 together = __ballot_sync(FULL_WARP, length >= LONG_PREFIX);
-            while (together) {
-                const u32 whose = __ffs(static_cast<int>(together)) - 1;
-                together &= together - 1;
-                const i64 row = __shfl_sync(FULL_WARP, begin, whose);
-                const u32 count = __shfl_sync(FULL_WARP, length, whose);
-                const double edge = VALUED ? __shfl_sync(FULL_WARP, factor, whose) : 0;
-                Sum sum = 0;
-                for (u32 at = lane; at < count; at += WARP) sum += thread_look_up(row + at, edge);
-                sum = lanes_sum(sum);
-                if (lane == whose) found = sum;
-            }
-            if (length >= LONG_PREFIX) length = 0;
-            found += warp_visit_short(begin, length, factor);
+            const Sum found = warp_sum_fronts(
+                begin, length, edge_sums,
+                [&](u32 whose) { return VALUED ? __shfl_sync(FULL_WARP, factor, whose) : 0.0; },
+                [&](i64 at, double edge) { return thread_look_up(at, edge); });
             if (found != 0) atomicAdd(&given.sums[u], found);
             mine += found;
         }
         return mine;
-    }
-
-    // Look up the first `length` arcs of each lane's row, spread over the lanes; return the sum of the lane's row.
-    __device__ __forceinline__ Sum warp_visit_short(i64 begin, u32 length, double factor) const {
-        const u32 lane = lane_id();
-        const u32 end = warp_sum_up_to(length);
-        const u32 total = __shfl_sync(FULL_WARP, end, WARP - 1);
-        if (total == 0) return 0;
-        edge_sums[lane] = 0;
-        __syncwarp();
-        const i64 shifted = begin - static_cast<i64>(end - length);
-        for (u32 base = 0; base < total; base += WARP) {
-            const u32 number = base + lane;
-            const u32 whose = warp_lane_of(end, number);
-            const i64 row = __shfl_sync(FULL_WARP, shifted, whose);
-            const double edge = VALUED ? __shfl_sync(FULL_WARP, factor, whose) : 0;
-            const Sum sum = number < total ? thread_look_up(row + number, edge) : 0;
-            if (sum != 0) atomicAdd(&edge_sums[whose], sum);
-        }
-        __syncwarp();
-        const Sum found = edge_sums[lane];
-        __syncwarp();
-        return found;
     }
 };
 

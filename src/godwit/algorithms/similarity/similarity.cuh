@@ -75,7 +75,8 @@ __device__ __forceinline__ void warp_take_pairs(const Arguments &given, double *
             return Searched{__shfl_sync(FULL_WARP, longer.begin, whose),
                             __shfl_sync(FULL_WARP, longer.end, whose)};
         },
-        [&](i64 arc, Searched row) { return thread_term(given, given.targets[arc], row); });
+        [&](i64 arc) { return given.targets[arc]; },
+        [&](Id vertex, Searched row) { return thread_term(given, vertex, row); });
     if (number < given.pair_count)
         given.scores[number] = score_of(given.measure, common, length, length_other);
 }

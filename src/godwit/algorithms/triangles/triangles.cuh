@@ -125,6 +125,12 @@ __device__ __forceinline__ Table table_in(char *memory, u32 table_bits) {
     return table;
 }
 
+// An arc to a lower neighbour.
+struct Arc {
+    u32 target;
+    double value;  // if VALUED
+};
+
 // One row, v, whose table is filled: its upper neighbours are looked at by warps.
 template <bool IS_BLOCK>
 struct RowVisit {
@@ -133,12 +139,19 @@ struct RowVisit {
     Sum *edge_sums;  // of the warp: one for each lane's edge
     i64 v;
 
-    // Look a lower neighbour of u up: return what the triangle counts, but for the value of the edge u v.
-    __device__ __forceinline__ Sum thread_look_up(i64 arc, double factor) const {
-        const u32 slot = table.slot_of(static_cast<u32>(given.targets[arc]));
+    __device__ __forceinline__ Arc fetch(i64 arc) const {
+        Arc fetched;
+        fetched.target = static_cast<u32>(given.targets[arc]);
+        if (VALUED) fetched.value = given.values[arc];
+        return fetched;
+    }
+
+    // Look a lower neighbour of u up: return what the triangle counts.
+    __device__ __forceinline__ Sum thread_look_up(Arc arc, double edge) const {
+        const u32 slot = table.slot_of(arc.target);
         if (slot == NO_SLOT) return 0;
 #if VALUED
-        const double product = factor * given.values[arc] * table.values[slot];
+        const double product = edge * arc.value * table.values[slot];
         atomicAdd(&table.sums[slot], product);
         return product;
 #else
@@ -180,7 +193,8 @@ struct RowVisit {
             const Sum found = warp_sum_fronts(
                 begin, length, edge_sums,
                 [&](u32 whose) { return VALUED ? __shfl_sync(FULL_WARP, factor, whose) : 0.0; },
-                [&](i64 at, double edge) { return thread_look_up(at, edge); });
+                [&](i64 at) { return fetch(at); },
+                [&](Arc lower, double edge) { return thread_look_up(lower, edge); });
             if (found != 0) atomicAdd(&given.sums[u], found);
             mine += found;
         }

@@ -4,13 +4,15 @@
 #include "runtime/cuda/include/warp.cuh"
 
 constexpr u32 LONG_FRONT = 32;  // from this length on, the warp visits a front alone
+constexpr u32 FRONT_LOADS =
+    4;  // arcs of a lane that are fetched before the first of them is looked up
 
-// Sum `look_up(arc, context)` over the first `length` arcs from `begin` of each lane's row; return the lane's sum.
-// `context_of(lane)` returns what a look-up needs to know of another lane's row, by shuffles. `sums` are of shared
-// memory, one for each lane, and belong to the warp. All lanes come.
-template <class Sum, class ContextOf, class LookUp>
+// Sum `look_up(fetch(arc), context)` over the first `length` arcs from `begin` of each lane's row; return the lane's
+// sum. `context_of(lane)` returns what a look-up needs to know of another lane's row, by shuffles. `sums` are of
+// shared memory, one for each lane, and belong to the warp. All lanes come.
+template <class Sum, class ContextOf, class Fetch, class LookUp>
 __device__ __forceinline__ Sum warp_sum_fronts(i64 begin, u32 length, Sum *sums,
-                                               ContextOf context_of, LookUp look_up) {
+                                               ContextOf context_of, Fetch fetch, LookUp look_up) {
     const u32 lane = lane_id();
     Sum found = 0;
     u32 waiting = __ballot_sync(FULL_WARP, length >= LONG_FRONT);
@@ -21,7 +23,16 @@ __device__ __forceinline__ Sum warp_sum_fronts(i64 begin, u32 length, Sum *sums,
         const u32 count = __shfl_sync(FULL_WARP, length, whose);
         const auto context = context_of(whose);
         Sum sum = 0;
-        for (u32 at = lane; at < count; at += WARP) sum += look_up(first + at, context);
+        for (u32 base = lane; base < count; base += FRONT_LOADS * WARP) {
+            decltype(fetch(first)) items[FRONT_LOADS];
+#pragma unroll
+            for (u32 load = 0; load < FRONT_LOADS; load++)
+                if (base + load * WARP < count) items[load] = fetch(first + base + load * WARP);
+#pragma unroll
+            for (u32 load = 0; load < FRONT_LOADS; load++)
+                if (base + load * WARP < count) sum += look_up(items[load], context);
+        }
+        __syncwarp();
         sum = lanes_sum(sum);
         if (lane == whose) found = sum;
     }
@@ -37,7 +48,7 @@ __device__ __forceinline__ Sum warp_sum_fronts(i64 begin, u32 length, Sum *sums,
         const u32 whose = warp_lane_of(end, number);
         const i64 first = __shfl_sync(FULL_WARP, shifted, whose);
         const auto context = context_of(whose);
-        const Sum sum = number < total ? look_up(first + number, context) : 0;
+        const Sum sum = number < total ? look_up(fetch(first + number), context) : 0;
         if (sum != 0) atomicAdd(&sums[whose], sum);
     }
     __syncwarp();

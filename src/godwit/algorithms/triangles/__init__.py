@@ -264,7 +264,7 @@ def _sum(
                 rows = degree_rows(simple)
             with statistics.phase("run"):
                 by_position = sum_on_cores(rows, device.threads, poll)
-            sums = by_position[rows.numbering.position]
+            sums = by_position if rows.position is None else by_position[rows.position]
             total = None if valued else int(sums.sum()) // 3
             statistics.processed_items[0], statistics.arcs_relaxed[0] = n, len(rows.targets)
             return plain, sums, total, statistics

@@ -230,7 +230,7 @@ class _TrianglesPlan(StepPlan[StepPlacement | StepCopies]):
             own[name] = getattr(arrays, name)[part].pointer
         own["sums"] = arrays.sums[part].pointer
         n, shares = len(rows.splits), len(self.placement.parts)
-        long_rows = int(rows.numbering.classes[0][RowClass.CLASS_WARP])
+        long_rows = int(owner.numbering.classes[0][RowClass.CLASS_WARP])
         pieces = -(-int(rows.offsets[long_rows]) // PIECE_ARCS)
         batches = -(-(n - long_rows) // _BATCH_ROWS)
         own["rows"], own["long_rows"], own["piece_arcs"] = n, long_rows, PIECE_ARCS

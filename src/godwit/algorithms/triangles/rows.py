@@ -8,7 +8,9 @@ of a directed graph, the sum of that over the edge's one or two directions (each
 Rows are those of *positions* (:mod:`godwit.graph.partition.positions`), which number vertices by descending
 degree. The *lower* neighbours of a vertex, those of lower position, come first, in ascending order: an
 orientation of each edge towards the higher degree, where no vertex has more than about sqrt(2 m) lower
-neighbours. The others, its *upper* neighbours, follow.
+neighbours. The others, its *upper* neighbours, follow. On CPUs a graph keeps its own order, and rows are
+not copied, if that makes few steps already (as GAP's ``tc`` does: S. Beamer, K. Asanović, D. Patterson, The
+GAP benchmark suite, 2015); GPUs always take the order by degree.
 """
 
 from __future__ import annotations
@@ -24,8 +26,12 @@ from godwit.graph.csr import Graph
 from godwit.graph.facts import is_symmetric, parallel_arcs
 from godwit.graph.partition.positions import Positions, number_vertices
 from godwit.graph.rows import estimate_bytes, require_memory, row_range, thread_count_for
+from godwit.graph.transform import simple_rows, sorted_rows
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import run_team
+
+_OWN_STEPS = 16
+"""Steps for each arc that take less time than making rows by degree."""
 
 # Unsigned index: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
@@ -35,14 +41,14 @@ _at: Any = np.uint64
 class DegreeRows:
     """Rows of a simple undirected graph by position.
 
-    :param numbering: the positions of vertices
+    :param position: (n) ids: the position of each vertex; None: its own number
     :param offsets: (n + 1) int64: first arc of each position's row
     :param splits: (n) int64: end of the lower neighbours in each row, and first of the upper ones
     :param targets: (m) ids: positions of neighbours; the lower ones of a row ascend
     :param values: (m) float64 values of edges in the order of targets; empty if all count 1
     """
 
-    numbering: Positions
+    position: Array | None
     offsets: Array
     splits: Array
     targets: Array
@@ -59,7 +65,9 @@ def _make_simple(graph: Graph) -> Graph:
     plain = graph.without_weights() if graph.is_weighted else graph
     if not is_symmetric(plain):
         plain = plain.symmetrize()
-    return plain.merge_parallel_arcs().remove_self_loops()
+    made = plain._with_rows(simple_rows(plain.rows), like=simple_rows)
+    made.cached("sorted rows", lambda: True)
+    return made
 
 
 def valued_graph(graph: Graph, *, weighted: bool) -> Graph:
@@ -106,11 +114,21 @@ def degree_rows(graph: Graph) -> DegreeRows:
     :raises GraphTooLargeError: they do not fit into memory
     """
 
-    def make() -> DegreeRows:
-        return rows_in_order(graph, number_vertices(graph, 1, id_dtype=graph.targets.dtype))
-
-    made: DegreeRows = graph.cached("rows by degree", make)
+    made: DegreeRows = graph.cached("rows by degree", lambda: _make_rows(graph))
     return made
+
+
+def _make_rows(graph: Graph) -> DegreeRows:
+    if not graph.has_sorted_rows:  # of vertices as they are
+        graph = Graph.trusted(*sorted_rows(graph.rows), directed=False)
+    n = graph.vertex_count
+    splits = np.empty(n, np.int64)
+    threads = thread_count_for(graph.arc_count)
+    steps = run_team(_find_splits, graph.offsets, graph.targets, splits, threads=threads)
+    if sum(steps) <= _OWN_STEPS * graph.arc_count:
+        values = frozen(np.empty(0)) if graph.weights is None else graph.weights
+        return DegreeRows(None, graph.offsets, frozen(splits), graph.targets, values)
+    return rows_in_order(graph, number_vertices(graph, 1, id_dtype=graph.targets.dtype))
 
 
 def rows_in_order(graph: Graph, numbering: Positions) -> DegreeRows:
@@ -135,7 +153,29 @@ def rows_in_order(graph: Graph, numbering: Positions) -> DegreeRows:
         _place_rows, graph.offsets, graph.targets, weights, numbering.position, vertices,
         frozen(offsets), splits, targets, values, threads=threads,
     )  # fmt: skip
-    return DegreeRows(numbering, offsets, frozen(splits), frozen(targets), frozen(values))
+    return DegreeRows(numbering.position, offsets, frozen(splits), frozen(targets), frozen(values))
+
+
+@kernel
+def _find_splits(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, splits: Any
+) -> Any:
+    """Find the first upper neighbour of each vertex in sorted rows; count the pairs of lower ones."""
+    first, end = row_range(rank, size, offsets)
+    steps = 0
+    for v in range(first, end):
+        low = offsets[_at(v)]
+        high = offsets[_at(v + 1)]
+        begin = low
+        while low < high:
+            middle = (low + high) >> 1
+            if targets[_at(middle)] < v:
+                low = middle + 1
+            else:
+                high = middle
+        splits[_at(v)] = low
+        steps += (low - begin) * (low - begin - 1) // 2
+    return steps
 
 
 @kernel

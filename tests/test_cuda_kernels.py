@@ -261,7 +261,8 @@ def test_brandes_compiles(ids: Any, architecture: str) -> None:
     ids=str,
 )
 def test_triangles_and_similarity_compile(ids: Any, valued: bool, architecture: str) -> None:
-    for text in (triangles_steps.source(ids, valued=valued), similarity_steps.source(ids)):
+    texts = triangles_steps.source(ids, valued=valued), similarity_steps.source(ids)
+    for text in (*texts, similarity_steps.neighbours_source(ids)):
         assert b".text.work\0" in cubin(text, (), architecture)
 
 

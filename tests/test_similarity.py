@@ -119,23 +119,38 @@ def check(graph: Graph, pairs: Any, devices: Any) -> None:
         assert int(found.statistics.processed_items.sum()) == len(pairs)
 
 
+def check_all_pairs(graph: Graph, devices: Any) -> None:
+    """Compare all pairs above a bound with the CPU's."""
+    for name, above in (("sorensen", 0.21), ("resource_allocation", None)):
+        found = FUNCTIONS[name](graph, above=above, devices=devices)
+        expected = FUNCTIONS[name](graph, above=above, devices="cpu")
+        np.testing.assert_array_equal(found.positions, expected.positions)
+        np.testing.assert_allclose(found.score, expected.score, **CLOSE)
+        assert found.statistics.devices[0].startswith("cuda")
+
+
 @needs_compiler
 @pytest.mark.parametrize("devices", DEVICES, ids="+".join)
 def test_emulated_gpus(gpus: Machine, devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "_LEAST_SHARE_PAIRS", 1)
+    monkeypatch.setattr(cuda, "_LEAST_SHARE_ARCS", 1)
     gpus.seed = 5
     generator = np.random.default_rng(1)
     for graph in (gw.generators.rmat(8, 8, seed=1), gw.generators.star(300)):
         for piece in (1 << 20, 90):
             monkeypatch.setattr(cuda, "PIECE_PAIRS", piece)
             check(graph, generator.integers(0, graph.vertex_count, (200, 2)), devices)
+    for graph in (gw.generators.rmat(6, 8, seed=1), gw.generators.star(30), gw.generators.path(4)):
+        check_all_pairs(graph, devices)
+    graph = gw.generators.star(300)
     with gw.place(graph, devices) as placed:
         for count in (5, 50, 5):
             pairs = generator.integers(0, graph.vertex_count, (count, 2))
             expected = gw.jaccard(graph, pairs, devices="cpu").score
             np.testing.assert_array_equal(gw.jaccard(placed, pairs).score, expected)
         assert len(gw.jaccard(placed, []).score) == 0
-        assert len(gw.overlap(placed, above=0.99).score) == 299 * 298 // 2
+        for above, count in ((0.99, 299 * 298 // 2), (1, 0), (0, 299 * 298 // 2)):
+            assert len(gw.overlap(placed, above=above).score) == count
 
 
 @needs_compiler
@@ -144,6 +159,7 @@ def test_no_races() -> None:
     pairs = np.random.default_rng(1).integers(0, 128, (200, 2))
     with emulated_gpus(1, checks=True, seed=4):
         check(gw.generators.rmat(7, 12, seed=1), pairs, "cuda:0")
+        check_all_pairs(gw.generators.rmat(6, 8, seed=1), "cuda:0")
 
 
 @pytest.mark.gpu
@@ -156,6 +172,11 @@ def test_gpus(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         gw.generators.rmat(16, 16, seed=1), gw.generators.star(5000), gw.generators.complete(500)
     ):  # fmt: skip
         check(graph, generator.integers(0, graph.vertex_count, (300_000, 2)), devices)
+    monkeypatch.setattr(cuda, "_LEAST_SHARE_ARCS", 1)
+    for graph in (
+        gw.generators.rmat(12, 8, seed=1), gw.generators.star(3000), gw.generators.road(200, 200, seed=1)
+    ):  # fmt: skip
+        check_all_pairs(graph, devices)
 
 
 def test_names_and_tables() -> None:

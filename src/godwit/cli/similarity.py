@@ -95,7 +95,7 @@ def similarity(
 ) -> None:
     """Similarity of pairs of vertices by their common neighbours: of given pairs, or of all that have some.
 
-    Directions and weights do not count. All pairs are found on the CPU.
+    Directions and weights do not count.
 
     Files: .csv and .parquet have columns first and second, numbered as in the file of the graph, and the
     score; .npy has fields of these names, with vertices numbered from 0.

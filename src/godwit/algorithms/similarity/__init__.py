@@ -23,19 +23,23 @@ from godwit.algorithms.similarity.result import SimilarityResult
 from godwit.algorithms.triangles.rows import simple_graph
 from godwit.dtypes import Array, as_float
 from godwit.errors import InputError, shown
+from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
+from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_cores, on_gpus_or_cores
+from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
 from godwit.worker.solve import make_poll
 
 _LEAST_GPU_PAIRS = 1 << 18
 """Pairs that pay for placing a graph on a GPU."""
+_LEAST_GPU_ARCS = 1 << 18
+"""Arcs that do, where all pairs are found."""
 
 
 def _inverse_logarithm(degree: Array) -> Array:
@@ -83,21 +87,21 @@ def jaccard(
     coefficient 0 with all others. Scores do not depend on devices.
 
     :param pairs: pairs of vertices by id: an array of shape (k, 2), or pairs; they may repeat. None: all
-        pairs of different vertices with neighbours in common, on the CPU: that takes as many steps as there
-        are paths of two edges
+        pairs of different vertices with neighbours in common: that takes as many steps as there are paths
+        of two edges
     :param above: of all pairs: only those whose score is larger; None: 0
     :param devices: None: the first GPU for many pairs, if there is one, else all cores; ``"cpu"``, or GPUs,
         which share the pairs and have the whole graph each
     :param results: where ``.score`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
-    :param progress: as for :func:`bfs`: the number of pairs done so far (of all pairs: of vertices, twice),
-        with ``.total``
+    :param progress: as for :func:`bfs`: the number of pairs done so far (of all pairs: of vertices, each
+        twice), with ``.total``
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: ``.score`` (k), float64, of each of ``.pairs``, ``.highest(count)``, ``.to_dict()``,
         ``.to_arrow()``, ``.statistics``
-    :raises InputError: a vertex that is not in the graph, all pairs on GPUs, several devices of the CPU, or
-        another wrong argument
+    :raises InputError: a vertex that is not in the graph, several devices of the CPU, or another wrong
+        argument
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the pairs found, or what finds them, do not fit into memory
     :raises RunTimeoutError: out of time
@@ -232,15 +236,8 @@ def _scores(
         if devices is None and few and not isinstance(graph, PlacedGraph):
             devices = "cpu"
         with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
-            used = (device,) if placed is None else placed.context.devices
-            check_options(used, options.gpu, name, OF_STEPS)
-            if placed is not None:
-                placed.check_all_duplicated(f"{name} runs")
-            statistics = RunStatistics(tuple(one.name for one in used), "intersections")
-            with statistics.phase("number"):
-                simple = simple_graph(plain)
-                positions = positions_of_pairs(pairs, plain.ids, simple.targets.dtype)
-                terms = kind.terms(simple)
+            statistics, simple, terms = _prepared(kind, name, plain, device, placed, options)
+            positions = positions_of_pairs(pairs, plain.ids, simple.targets.dtype)
             poll = make_poll(options, len(positions))
             if len(positions) == 0:
                 scores = np.empty(0)
@@ -265,28 +262,49 @@ def _all_pairs(
     kind: Similarity, name: str, graph: GraphArgument, above: Any, devices: DevicesArgument,
     options: SolverOptions,
 ) -> SimilarityResult:  # fmt: skip
-    """Return the scores of all pairs with common neighbours, above a bound, on the CPU."""
+    """Return the scores of all pairs with common neighbours, above a bound."""
     bound = 0.0 if above is None else as_float(above, "above")
     if math.isnan(bound) or bound < 0:
         raise InputError(f"above must not be negative, got {shown(above)}")
-    plain, device = on_cores(graph, devices, name)
-    if device.kind != "cpu":
-        raise InputError(
-            f"all pairs are found on the CPU so far, got devices={shown(devices)}; leave it out, or give "
-            "pairs"
-        )
-    check_options((device,), options.gpu, name, OF_STEPS)
-    statistics = RunStatistics((device.name,), "intersections")
-    with statistics.phase("number"):
-        simple = simple_graph(plain)
-        terms = kind.terms(simple)
-    with statistics.phase("run"):
-        positions, scores = score_neighbours(
-            simple, bound, terms, kind.measure, device.threads,
-            make_poll(options, 2 * plain.vertex_count),
-        )  # fmt: skip
-    statistics.processed_items[0] = len(scores)
+    if devices is None and isinstance(graph, Graph) and graph.arc_count < _LEAST_GPU_ARCS:
+        devices = "cpu"
+    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
+        statistics, simple, terms = _prepared(kind, name, plain, device, placed, options)
+        poll = make_poll(options, 2 * plain.vertex_count)
+        if placed is None or simple.arc_count == 0:
+            with statistics.phase("run"):
+                positions, scores = score_neighbours(
+                    simple, bound, terms, kind.measure, device.threads, poll
+                )
+            statistics.processed_items[0] = len(scores)
+        else:
+            from godwit.algorithms.similarity.cuda import score_neighbours_on_gpus
+
+            of_simple = placed if simple is placed.graph else placed.reweighted(simple)
+            positions, scores = score_neighbours_on_gpus(
+                of_simple, bound, terms, kind.measure, options.gpu, poll, statistics
+            )
+            add_placement(statistics, placed, graph)
     return SimilarityResult(plain, kind.name, positions, scores, statistics, options.location)
+
+
+def _prepared(
+    kind: Similarity, name: str, graph: Graph, device: Device, placed: PlacedGraph | None,
+    options: SolverOptions,
+) -> tuple[RunStatistics, Graph, Array]:  # fmt: skip
+    """Return new statistics, the simple graph, and the terms of its vertices.
+
+    :raises InputError: options that the devices do not take
+    """
+    used = (device,) if placed is None else placed.context.devices
+    check_options(used, options.gpu, name, OF_STEPS)
+    if placed is not None:
+        placed.check_all_duplicated(f"{name} runs")
+    statistics = RunStatistics(tuple(one.name for one in used), "intersections")
+    with statistics.phase("number"):
+        simple = simple_graph(graph)
+        terms = kind.terms(simple)
+    return statistics, simple, terms
 
 
 def _number_of(pairs: Any) -> int:

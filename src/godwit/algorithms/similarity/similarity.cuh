@@ -4,6 +4,7 @@
 // searched for in the longer row, which is sorted. Batches of pairs go to warps as these come.
 #pragma once
 
+#include "algorithms/similarity/score.cuh"
 #include "runtime/cuda/include/warp_rows.cuh"
 #include "supersteps/step.cuh"
 
@@ -11,8 +12,6 @@
 constexpr u32 DONE = 0;
 // Words of the state: first batch of the superstep.
 constexpr u32 NEXT = 0;
-
-enum Measure : u32 { JACCARD, OVERLAP, SORENSEN, SUM_OF_TERMS };
 
 struct Arguments {
     Stage stage;
@@ -32,13 +31,6 @@ struct Searched {
     i64 begin;
     i64 end;
 };
-
-__device__ __forceinline__ double score_of(u32 measure, double common, i64 left, i64 right) {
-    const double a = static_cast<double>(left), b = static_cast<double>(right);
-    if (common == 0 || measure == SUM_OF_TERMS) return common;
-    if (measure == JACCARD) return common / (a + b - common);
-    return measure == OVERLAP ? common / min(a, b) : 2 * common / (a + b);
-}
 
 // Return the term of a vertex if a row has it, else 0.
 __device__ __forceinline__ double thread_term(const Arguments &given, Id vertex, Searched row) {

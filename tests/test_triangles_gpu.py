@@ -117,7 +117,7 @@ def test_gpus_count_what_cpus_count(devices: Any) -> None:
         check(graph.merge_parallel_arcs() if repeats else graph, devices)
     check(gw.generators.rmat(16, 16, seed=1), devices)
     check(gw.generators.road(300, 300, seed=1, weights=(1, 100)), devices)
-    check(gw.generators.complete(3000), devices)
+    check(gw.generators.complete(1200), devices)
 
 
 @pytest.mark.gpu

@@ -20,6 +20,7 @@ _SCIPY = {"hits", "pagerank"}
 """Functions that NetworkX computes by SciPy."""
 
 _NOT_IN_NX_CUGRAPH = {
+    "adamic_adar_index", "resource_allocation_index",
     "average_shortest_path_length", "bellman_ford_predecessor_and_distance",
     "betweenness_centrality_subset", "bidirectional_dijkstra", "center", "closeness_centrality",
     "condensation", "is_directed_acyclic_graph", "is_strongly_connected",

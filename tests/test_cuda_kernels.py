@@ -29,10 +29,12 @@ from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
 from godwit.algorithms.random_walks import cuda as walk_steps
+from godwit.algorithms.similarity import cuda as similarity_steps
 from godwit.algorithms.spanning_forest import cuda as forest_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
 from godwit.algorithms.strong_components import cuda as strong_steps
+from godwit.algorithms.triangles import cuda as triangles_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
@@ -329,6 +331,20 @@ def test_brandes_compiles(ids: Any, architecture: str) -> None:
 )
 def test_strong_components_compile(ids: Any, architecture: str) -> None:
     assert b".text.work\0" in cubin(strong_steps.source(ids), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("ids", "valued", "architecture"),
+    [
+        pytest.param((INT32, INT64)[place % 2], place % 4 > 1, name, marks=_unless(place in (0, 3)))
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+    ids=str,
+)
+def test_triangles_and_similarity_compile(ids: Any, valued: bool, architecture: str) -> None:
+    texts = triangles_steps.source(ids, valued=valued), similarity_steps.source(ids)
+    for text in (*texts, similarity_steps.neighbours_source(ids)):
+        assert b".text.work\0" in cubin(text, (), architecture)
 
 
 PASSES = [

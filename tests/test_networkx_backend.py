@@ -373,6 +373,45 @@ def test_harmonic_centrality(graph: Any, data: st.DataObject) -> None:
     )  # fmt: skip
 
 
+@given(graph=networkx_graphs(weights=_POSITIVE, min_nodes=0), data=st.data())
+def test_clusters(graph: Any, data: st.DataObject) -> None:
+    nodes = None
+    if len(graph):
+        some = st.sets(st.sampled_from([*graph, "no such node"]), min_size=1)
+        nodes = data.draw(st.none() | st.sampled_from([*graph]) | some)
+    if not graph.is_directed():
+        _check_numbers("triangles", graph, nodes, tolerance=0)
+    weight = data.draw(st.sampled_from([None, "weight"]))
+    _check_numbers("clustering", graph, nodes, weight=weight, tolerance=1e-9)
+    _check_numbers("transitivity", graph, tolerance=0)
+    if not isinstance(nodes, str | int):
+        zeros = data.draw(st.booleans())
+        _check_numbers("average_clustering", graph, nodes, count_zeros=zeros, tolerance=0)
+
+
+@pytest.mark.parametrize(
+    "name", ["jaccard_coefficient", "adamic_adar_index", "resource_allocation_index"]
+)
+@given(graph=networkx_graphs(kinds=(nx.Graph, nx.MultiGraph)), data=st.data())
+def test_link_prediction(name: str, graph: Any, data: st.DataObject) -> None:
+    nodes = st.sampled_from([*graph]) | st.just("no such node")
+    pairs = data.draw(st.lists(st.tuples(nodes, nodes), max_size=6))
+    arrays = from_networkx(graph)
+    try:
+        outcome = _outcome(lambda: list(getattr(backend, name)(arrays, pairs)))
+    except NotImplementedError:
+        same = any(u == v for u, v in pairs)
+        assert same or graph.is_multigraph() or nx.number_of_selfloops(graph)
+        return
+    expected = _outcome(lambda: list(_of_networkx(name)(graph, pairs)))
+    if isinstance(expected, tuple):
+        assert outcome == expected
+        return
+    assert [pair for *pair, _ in outcome] == [pair for *pair, _ in expected]
+    assert [score for *_, score in outcome] == pytest.approx([score for *_, score in expected])
+    assert list(getattr(backend, name)(arrays, iter(pairs))) == []
+
+
 _WHOLE = st.integers(1, 4)
 
 

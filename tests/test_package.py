@@ -32,10 +32,12 @@ from godwit.algorithms import (
     katz,
     pagerank,
     random_walks,
+    similarity,
     spanning_forest,
     sssp,
     strong_components,
     topological,
+    triangles,
 )
 from godwit.algorithms.random_walks import neighbors
 from godwit.dataflow import context
@@ -59,11 +61,13 @@ _FUNCTIONS = [
     neighbors,
     pagerank,
     random_walks,
+    similarity,
     spanning_forest,
     spec,
     sssp,
     strong_components,
     topological,
+    triangles,
 ]
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

@@ -331,6 +331,7 @@ _OF_RESULTS: dict[str, tuple[Any, Any, str]] = {
         lambda graph, result: gw.verify_katz_centrality(graph, result, alpha=1e-3, weighted=False),
         "centrality",
     ),
+    "triangles": (gw.triangles, gw.verify_triangles, "triangles"),
     "hits": (
         lambda graph: gw.hits(graph, weighted=False),
         lambda graph, result: gw.verify_hits(graph, result, weighted=False),

@@ -70,10 +70,12 @@ class Function(NamedTuple):
 _NOT_NEGATIVE = "Lengths must not be negative."
 _BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
 _AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijkstra's algorithm."
+_BY_PAIRS = "``ebunch`` must be given; self-loops, and pairs of a node with itself, are not taken."
 _KRUSKAL = "``algorithm`` must be ``'kruskal'``. Multigraphs are not taken, nor is NaN."
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
 FUNCTIONS = {
+    "adamic_adar_index": Function("similarity", "search", _BY_PAIRS, devices=True),
     "all_pairs_bellman_ford_path": Function(
         "weighted", "lengths", _AS_DIJKSTRA, devices=True, searches=ALL
     ),
@@ -92,6 +94,9 @@ FUNCTIONS = {
     "all_pairs_shortest_path": Function("unweighted", "search", searches=ALL),
     "all_pairs_shortest_path_length": Function("unweighted", "search", searches=ALL),
     "ancestors": Function("traversal", "search"),
+    "average_clustering": Function(
+        "clusters", "iterations", "Multigraphs are not taken.", devices=True
+    ),
     "average_shortest_path_length": Function(
         "distances",
         "many searches",
@@ -131,6 +136,7 @@ FUNCTIONS = {
     "closeness_centrality": Function(
         "distances", "many searches", _NOT_NEGATIVE, devices=True, searches="u"
     ),
+    "clustering": Function("clusters", "iterations", "Multigraphs are not taken.", devices=True),
     "complement": Function("operators", "search"),
     "condensation": Function("components", "search"),
     "connected_components": Function("components", "search", devices=True),
@@ -198,6 +204,7 @@ FUNCTIONS = {
     "is_tree": Function("components", "search", devices=True),
     "is_weakly_connected": Function("components", "search", devices=True),
     "isolates": Function("structure", "degrees"),
+    "jaccard_coefficient": Function("similarity", "search", _BY_PAIRS, devices=True),
     "k_core": Function("cores", "lengths", devices=True),
     "k_corona": Function("cores", "lengths", devices=True),
     "k_crust": Function("cores", "lengths", devices=True),
@@ -243,6 +250,7 @@ FUNCTIONS = {
         searches="e",
     ),
     "reciprocity": Function("structure", "search"),
+    "resource_allocation_index": Function("similarity", "search", _BY_PAIRS, devices=True),
     "reverse": Function("operators", "search", "For graphs that were converted by hand."),
     "shortest_path": Function("paths", "path", _NOT_NEGATIVE, devices=True),
     "shortest_path_length": Function("paths", "path", _NOT_NEGATIVE, devices=True),
@@ -263,6 +271,10 @@ FUNCTIONS = {
     "strongly_connected_components": Function("components", "search"),
     "topological_generations": Function("acyclic", "search"),
     "topological_sort": Function("acyclic", "search"),
+    "transitivity": Function(
+        "clusters", "iterations", "Directed graphs are not taken.", devices=True
+    ),
+    "triangles": Function("clusters", "iterations", devices=True),
     "voronoi_cells": Function("distances", "lengths", _NOT_NEGATIVE, devices=True),
     "weakly_connected_components": Function("components", "search", devices=True),
 }

@@ -61,6 +61,13 @@ from godwit.algorithms.random_walks import random_walks as random_walks
 from godwit.algorithms.random_walks.neighbors import NeighborSample as NeighborSample
 from godwit.algorithms.random_walks.neighbors import sample_neighbors as sample_neighbors
 from godwit.algorithms.random_walks.verify import verify_random_walks as verify_random_walks
+from godwit.algorithms.similarity import adamic_adar as adamic_adar
+from godwit.algorithms.similarity import jaccard as jaccard
+from godwit.algorithms.similarity import overlap as overlap
+from godwit.algorithms.similarity import resource_allocation as resource_allocation
+from godwit.algorithms.similarity import sorensen as sorensen
+from godwit.algorithms.similarity.result import SimilarityResult as SimilarityResult
+from godwit.algorithms.similarity.verify import verify_similarity as verify_similarity
 from godwit.algorithms.spanning_forest import minimum_spanning_forest as minimum_spanning_forest
 from godwit.algorithms.spanning_forest.result import SpanningForestResult as SpanningForestResult
 from godwit.algorithms.spanning_forest.verify import (
@@ -81,6 +88,14 @@ from godwit.algorithms.topological.result import GenerationsResult as Generation
 from godwit.algorithms.topological.verify import (
     verify_topological_generations as verify_topological_generations,
 )
+from godwit.algorithms.triangles import average_clustering as average_clustering
+from godwit.algorithms.triangles import clustering as clustering
+from godwit.algorithms.triangles import transitivity as transitivity
+from godwit.algorithms.triangles import triangles as triangles
+from godwit.algorithms.triangles.result import ClusteringResult as ClusteringResult
+from godwit.algorithms.triangles.result import TrianglesResult as TrianglesResult
+from godwit.algorithms.triangles.verify import verify_clustering as verify_clustering
+from godwit.algorithms.triangles.verify import verify_triangles as verify_triangles
 from godwit.dataflow import collectives as collectives
 from godwit.dataflow import policies as policies
 from godwit.dataflow.context import Context as Context

@@ -154,6 +154,26 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "closeness_centrality": Target(gw.closeness_centrality, on_one),
         "harmonic_centrality": Target(gw.harmonic_centrality, {**on_one, "sources": [0]}),
         "eccentricity": Target(gw.eccentricity, on_one),
+        "jaccard": Target(gw.jaccard, {**on_one, "pairs": [(0, 1), (2, 3)]}),
+        "overlap": Target(gw.overlap, on_one),
+        "sorensen": Target(gw.sorensen, {**on_one, "pairs": [(0, 1), (2, 3)]}),
+        "adamic_adar": Target(gw.adamic_adar, {**on_one, "pairs": [(0, 1), (2, 3)]}),
+        "resource_allocation": Target(
+            gw.resource_allocation, {**on_one, "pairs": [(0, 1), (2, 3)]}
+        ),
+        "verify_similarity": Target(
+            gw.verify_similarity, {"graph": GRAPH, "result": gw.jaccard(GRAPH, devices="cpu:0")}
+        ),
+        "triangles": Target(gw.triangles, on_one),
+        "clustering": Target(gw.clustering, on_one),
+        "average_clustering": Target(gw.average_clustering, on_one),
+        "transitivity": Target(gw.transitivity, on_one),
+        "verify_triangles": Target(
+            gw.verify_triangles, {"graph": UNDIRECTED, "triangles": np.zeros(4, int)}
+        ),
+        "verify_clustering": Target(
+            gw.verify_clustering, {"graph": UNDIRECTED, "clustering": np.zeros(4)}
+        ),
         "connected_components": Target(gw.connected_components, on_one),
         "random_walks": Target(gw.random_walks, {**on_one, "sources": [0, 2], "length": 3}),
         "sample_neighbors": Target(
@@ -396,6 +416,9 @@ UNTRIED = {
             "IndependentSetResult",
             "DistancesResult",
             "EccentricityResult",
+            "SimilarityResult",
+            "TrianglesResult",
+            "ClusteringResult",
             "HitsResult",
             "PageRankResult",
             "PathResult",

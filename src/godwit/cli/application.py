@@ -24,8 +24,10 @@ from godwit.cli import (
     partition,
     paths,
     power_iteration,
+    similarity,
     spanning_forest,
     topological,
+    triangles,
     walks,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
@@ -170,6 +172,9 @@ for _name, _function, *_epilog_parts in (
     ("closeness", closeness.closeness, closeness.CLOSENESS_EXAMPLES),
     ("harmonic", closeness.closeness, closeness.HARMONIC_EXAMPLES),
     ("eccentricity", closeness.closeness, closeness.ECCENTRICITY_EXAMPLES),
+    ("triangles", triangles.triangles, triangles.TRIANGLES_EXAMPLES),
+    ("clustering", triangles.clustering, triangles.CLUSTERING_EXAMPLES),
+    ("similarity", similarity.similarity, similarity.EXAMPLES),
     ("components", components.components, components.EXAMPLES),
     ("spanning-forest", spanning_forest.spanning_forest, spanning_forest.EXAMPLES),
     ("walks", walks.walks, walks.EXAMPLES),

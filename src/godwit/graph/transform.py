@@ -115,6 +115,11 @@ def without_self_loops(rows: Rows) -> Rows:
     return _filtered(rows, False, _KEEP_PARALLEL)
 
 
+def simple_rows(rows: Rows) -> Rows:
+    """Return sorted rows with neither self-loops nor parallel arcs, of which the first remains."""
+    return _filtered(sorted_rows(rows), False, _MERGE_CODES["first"])
+
+
 def merged(rows: Rows, how: Merge, name: str = "how") -> Rows:
     """Return sorted rows without parallel arcs; see :meth:`Graph.merge_parallel_arcs`.
 

@@ -1,0 +1,434 @@
+"""Similarity on GPUs: arguments of similarity.cuh and neighbours.cuh, which it runs, and results.
+
+Each GPU has the rows of the simple graph, uploaded once, and a share of the given pairs, or of the vertices
+whose pairs with common neighbours are found. These are sorted on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.similarity.query import Measure
+from godwit.dtypes import Array
+from godwit.placement import PlacedGraph
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.polling import RunPoll
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps import place_positions
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.placement import StepCopies, StepPlacement
+from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
+
+THREADS = 256
+PIECE_PAIRS = 1 << 24
+"""Pairs that a device has at once."""
+
+_BATCH_PAIRS = 32  # as in similarity.cuh
+_BATCHES_A_STEP = 256
+"""Batches of each warp in a superstep: time-outs are looked at in between."""
+_LEAST_SHARE_ARCS = 1 << 22
+"""Arcs, where all pairs are found, that pay for copying the whole graph to another GPU."""
+_MEMORY_SHARE = 2
+"""1 / the part of free memory that the sums of blocks may take."""
+_VERTICES_A_STEP = 16
+"""Vertices of each block in a superstep, where all pairs are found."""
+_MOST_BLOCKS = 2
+"""Blocks of a multiprocessor that have sums."""
+_LEAST_SHARE_PAIRS = 1 << 20
+"""Pairs that pay for copying the whole graph to another GPU."""
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("offsets", np.uint64),
+        ("targets", np.uint64),
+        ("terms", np.uint64),
+        ("pairs", np.uint64),
+        ("scores", np.uint64),
+        ("pair_count", np.uint64),
+        ("batches_a_step", np.uint64),
+        ("measure", np.uint32),
+        ("padding", np.uint32),
+    ]
+)
+"""``Arguments`` of similarity.cuh."""
+
+NEIGHBOURS_ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        *((name, np.uint64) for name in (
+            "offsets", "targets", "terms", "sums", "reached", "found", "pairs", "scores", "capacity"
+        )),
+        ("vertices", np.int64),
+        ("vertices_a_step", np.uint64),
+        ("above", np.float64),
+        ("blocks", np.uint32),
+        ("share", np.uint32),
+        ("shares", np.uint32),
+        ("measure", np.uint32),
+    ]
+)  # fmt: skip
+"""``Arguments`` of neighbours.cuh."""
+
+Placed = StepPlacement | StepCopies
+
+
+def source(id_dtype: np.dtype[Any]) -> str:
+    """Return the source of the kernel."""
+    enums: Sequence[type[IntEnum]] = (Measure,)
+    return step_source(
+        "algorithms/similarity/similarity.cuh",
+        ARGUMENTS,
+        types={"Id": c_type(id_dtype)},
+        enums=enums,
+        work="grid_similarity",
+    )
+
+
+def neighbours_source(id_dtype: np.dtype[Any]) -> str:
+    """Return the source of the kernel that finds all pairs."""
+    enums: Sequence[type[IntEnum]] = (Measure,)
+    return step_source(
+        "algorithms/similarity/neighbours.cuh",
+        NEIGHBOURS_ARGUMENTS,
+        types={"Id": c_type(id_dtype)},
+        enums=enums,
+        work="grid_neighbours",
+    )
+
+
+class _SimilarityArrays:
+    """Rows of the simple graph on a device, terms, pairs and scores, kept between queries.
+
+    ``sums`` are zeros between queries; ``found`` counts the pairs of a device.
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.offsets = DeviceArray(placement)
+        self.targets = DeviceArray(placement)
+        self.terms = DeviceArray(placement)
+        self.pairs = DeviceArray(placement)
+        self.scores = DeviceArray(placement)
+        self.sums = DeviceArray(placement)
+        self.reached = DeviceArray(placement)
+        self.found = DeviceArray(placement)
+
+
+def score_pairs_on_gpus(
+    placed: PlacedGraph,
+    pairs: Array,
+    terms: Array,
+    measure: Measure,
+    gpu: GpuOptions,
+    poll: RunPoll | None,
+    statistics: RunStatistics,
+) -> Array:
+    """Return the score of each pair, float64 (k), and fill in statistics.
+
+    :param placed: a simple undirected graph, rows sorted
+    :param pairs: (k, 2) positions
+    :param terms: (n) terms of vertices, or empty
+    :raises GraphTooLargeError: need against free
+    """
+    placement = place_positions(placed)
+    query = _Query(pairs, terms, measure, gpu, poll, statistics)
+    with statistics.phase("run"):
+        if len(placement.parts) == 1:
+            query.run_on(placement)
+        else:
+            gpus = len(set(placement.indexes))
+            placement.run_on_copies(
+                min(gpus, max(1, len(pairs) // _LEAST_SHARE_PAIRS)), query.run_on
+            )
+    statistics.split_run(query.seconds)
+    return query.scores
+
+
+def score_neighbours_on_gpus(
+    placed: PlacedGraph,
+    above: float,
+    terms: Array,
+    measure: Measure,
+    gpu: GpuOptions,
+    poll: RunPoll | None,
+    statistics: RunStatistics,
+) -> tuple[Array, Array]:
+    """Return all pairs with common neighbours whose score is above a bound, and their scores.
+
+    Parameters and errors as of :func:`score_pairs_on_gpus`; results as of ``cpu.score_neighbours``.
+    """
+    placement = place_positions(placed)
+    query = _NeighboursQuery(above, terms, measure, gpu, poll, statistics)
+    with statistics.phase("run"):
+        if len(placement.parts) == 1:
+            found = query.run_on(placement)
+        else:
+            gpus = len(set(placement.indexes))
+            shares = max(1, placed.graph.arc_count // _LEAST_SHARE_ARCS)
+            found = placement.run_on_copies(min(gpus, shares), query.run_on)
+    statistics.split_run(query.seconds)
+    return found
+
+
+class _Query:
+    """One query, on a placement with one device or on copies.
+
+    :ivar scores: float64 (k), filled in by :meth:`run_on`
+    """
+
+    def __init__(
+        self,
+        pairs: Array,
+        terms: Array,
+        measure: Measure,
+        gpu: GpuOptions,
+        poll: RunPoll | None,
+        statistics: RunStatistics,
+    ) -> None:
+        self._pairs = pairs
+        self._terms = terms
+        self._measure = measure
+        self._gpu = gpu
+        self._poll = poll
+        self._statistics = statistics
+        self.seconds: dict[str, float] = {}
+        self.scores = np.empty(len(pairs))
+
+    def run_on(self, target: Placed) -> None:
+        """Score all pairs, as many at a time as devices have room for."""
+        first, *others = target.placements
+        # A plan points to the arrays of all placements, and is kept with the first.
+        key = ("similarity", self._gpu, tuple(other.version for other in others))
+        devices = target.devices if isinstance(target, StepCopies) else [0]
+        shares = len(target.parts)
+        piece = min(PIECE_PAIRS, -(-len(self._pairs) // shares))
+        with target.held():
+            for owner in target.placements:
+                self._make_room(owner, piece)
+            plan = first.plan(key, lambda: self._make_plan(target))
+            self._upload_terms(plan)
+            for begin in range(0, len(self._pairs), shares * piece):
+                ranges = [
+                    slice(begin + number * piece, begin + (number + 1) * piece)
+                    for number in range(shares)
+                ]
+                plan.ask([self._pairs[each] for each in ranges])
+                kernel_s = plan.run(poll=self._poll)
+                self.seconds["kernel"] = self.seconds.get("kernel", 0.0) + kernel_s
+                for number, each in enumerate(ranges):
+                    into = self.scores[each]
+                    if len(into):
+                        into[:] = (
+                            plan.arrays[number].scores.buffers[0].download(np.float64, len(into))
+                        )
+                    device = devices[number]
+                    self._statistics.processed_items[device] += len(into)
+                    steps = plan.controls()["state"][number][STEP]
+                    self._statistics.rounds[device] += int(steps)
+                if self._poll is not None:
+                    self._poll.before += sum(len(self._pairs[each]) for each in ranges)
+
+    def _make_room(self, owner: StepPlacement, piece: int) -> None:
+        """Allocate the arrays of a device, and upload the rows if it does not have them."""
+        arrays = _with_rows(owner)
+        ids = owner.graph.targets.itemsize
+        owner.reserve(
+            (arrays.terms, [max(8, self._terms.nbytes)]),
+            (arrays.pairs, [max(8, 2 * ids * piece)]),
+            (arrays.scores, [max(8, 8 * piece)]),
+        )
+
+    def _make_plan(self, target: Placed) -> _SimilarityPlan:
+        made = _SimilarityPlan(target, self._gpu)
+        self.seconds["compile"] = made.compile_s
+        return made
+
+    def _upload_terms(self, plan: _SimilarityPlan) -> None:
+        plan.arguments["measure"] = int(self._measure)
+        for number, arrays in enumerate(plan.arrays):
+            (buffer,) = arrays.terms.buffers
+            plan.arguments["terms"][number] = buffer.pointer if len(self._terms) else 0
+            if len(self._terms):
+                buffer.upload(self._terms)
+
+
+def _with_rows(owner: StepPlacement) -> _SimilarityArrays:
+    """Return the arrays of a device, with the rows, which are uploaded if it does not have them."""
+    arrays = owner.kept(_SimilarityArrays)
+    (part,) = owner.parts
+    if part not in arrays.targets:
+        graph = owner.graph
+        rows = [(arrays.offsets, graph.offsets), (arrays.targets, graph.targets)]
+        owner.reserve(*((array, [max(8, held.nbytes)]) for array, held in rows))
+        for array, held in rows:
+            array[part].upload(held)
+    return arrays
+
+
+class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
+    """The kernel, with the arguments that no query changes; :meth:`ask` takes the pairs of a run.
+
+    :ivar arrays: of each device
+    """
+
+    def __init__(self, target: Placed, gpu: GpuOptions) -> None:
+        first = target.placements[0]
+        graph = first.graph
+        text = source(graph.targets.dtype)
+        arguments = np.zeros(len(target.parts), ARGUMENTS)
+        super().__init__(target, text, arguments, gpu, threads=THREADS)
+        self.shared_bytes = 8 * self._threads
+        self.arrays = [owner.kept(_SimilarityArrays) for owner in target.placements]
+        for number, arrays in enumerate(self.arrays):
+            own = self.arguments[number]
+            for name in ("offsets", "targets", "pairs", "scores"):
+                own[name] = getattr(arrays, name).buffers[0].pointer
+            blocks = self.blocks_with(number, self.shared_bytes)
+            own["batches_a_step"] = _BATCHES_A_STEP * blocks * max(1, self._threads // 32)
+        self.lay_out()
+
+    def ask(self, pairs: Sequence[Array]) -> None:
+        """Upload the pairs of a run, of each device (k, 2)."""
+        for number, (arrays, own) in enumerate(zip(self.arrays, pairs, strict=True)):
+            self.arguments["pair_count"][number] = len(own)
+            if len(own):
+                arrays.pairs.buffers[0].upload(np.ascontiguousarray(own))
+
+
+class _NeighboursQuery:
+    """One query for all pairs, on a placement with one device or on copies."""
+
+    def __init__(
+        self,
+        above: float,
+        terms: Array,
+        measure: Measure,
+        gpu: GpuOptions,
+        poll: RunPoll | None,
+        statistics: RunStatistics,
+    ) -> None:
+        self._above = above
+        self._terms = terms
+        self._measure = measure
+        self._gpu = gpu
+        self._poll = poll
+        self._statistics = statistics
+        self.seconds: dict[str, float] = {}
+
+    def run_on(self, target: Placed) -> tuple[Array, Array]:
+        """Find the pairs: a second time, if there was no room for all."""
+        room = target.placements[0].graph.arc_count
+        while True:
+            counts, capacity = self._run(target, room)
+            if max(counts) <= capacity:
+                return self._sorted(target, counts)
+            room = max(counts)
+
+    def _run(self, target: Placed, room: int) -> tuple[list[int], int]:
+        """Run once; return how many pairs each device found, and how many each has room for.
+
+        :param room: pairs that each device has room for, at least
+        """
+        first, *others = target.placements
+        with target.held():
+            for owner in target.placements:
+                self._make_room(owner, room)
+            key = ("neighbours", self._gpu, tuple(other.version for other in others))
+            plan = first.plan(key, lambda: self._make_plan(target))
+            arguments = plan.arguments
+            arguments["above"], arguments["measure"] = self._above, int(self._measure)
+            for number, owner in enumerate(target.placements):
+                arrays = owner.kept(_SimilarityArrays)
+                (part,) = owner.parts
+                arguments["terms"][number] = 0
+                if len(self._terms):
+                    arrays.terms[part].upload(self._terms)
+                    arguments["terms"][number] = arrays.terms[part].pointer
+                arrays.found[part].fill_bytes(0)
+            try:
+                kernel_s = plan.run(poll=self._poll)
+            except BaseException:
+                for owner in target.placements:  # sums may not be zero
+                    owner.kept(_SimilarityArrays).sums.release()
+                raise
+            self.seconds["kernel"] = self.seconds.get("kernel", 0.0) + kernel_s
+            devices = target.devices if isinstance(target, StepCopies) else [0]
+            counts = []
+            for device, owner, state in zip(
+                devices, target.placements, plan.controls()["state"], strict=True
+            ):
+                (buffer,) = owner.kept(_SimilarityArrays).found.buffers
+                counts.append(int(buffer.download(np.uint64, 1)[0]))
+                self._statistics.processed_items[device] = counts[-1]
+                self._statistics.rounds[device] += int(state[STEP])
+        if self._poll is not None:
+            self._poll.before += first.vertex_count
+        return counts, int(arguments["capacity"].min())
+
+    def _make_room(self, owner: StepPlacement, room: int) -> None:
+        """Allocate the arrays of a device; new sums are zeros."""
+        arrays = _with_rows(owner)
+        (part,) = owner.parts
+        ids = owner.graph.targets.itemsize
+        owner.reserve(
+            (arrays.terms, [max(8, self._terms.nbytes)]),
+            (arrays.pairs, [2 * ids * room]),
+            (arrays.scores, [8 * room]),
+            (arrays.found, [8]),
+        )
+        if part not in arrays.sums:
+            each = (8 + ids) * owner.vertex_count
+            properties = driver.properties(part.index)
+            affordable = memory.free_memory_bytes(part.index) // _MEMORY_SHARE // each
+            blocks = max(1, min(_MOST_BLOCKS * properties.multiprocessors, affordable))
+            owner.reserve(
+                (arrays.sums, [8 * blocks * owner.vertex_count]),
+                (arrays.reached, [ids * blocks * owner.vertex_count]),
+            )
+            arrays.sums[part].fill_bytes(0)
+
+    def _make_plan(self, target: Placed) -> _NeighboursPlan:
+        made = _NeighboursPlan(target, self._gpu)
+        self.seconds["compile"] = made.compile_s
+        return made
+
+    def _sorted(self, target: Placed, counts: Sequence[int]) -> tuple[Array, Array]:
+        """Return the pairs of all devices, ascending, and their scores."""
+        dtype = target.placements[0].graph.targets.dtype
+        pairs, scores = [], []
+        for owner, count in zip(target.placements, counts, strict=True):
+            arrays = owner.kept(_SimilarityArrays)
+            pairs.append(arrays.pairs.buffers[0].download(dtype, 2 * count).reshape(-1, 2))
+            scores.append(arrays.scores.buffers[0].download(np.float64, count))
+        every, score = np.concatenate(pairs), np.concatenate(scores)
+        order = np.lexsort((every[:, 1], every[:, 0]))
+        return every[order], score[order]
+
+
+class _NeighboursPlan(StepPlan[StepPlacement | StepCopies]):
+    """The kernel that finds all pairs, with the arguments that no query changes."""
+
+    def __init__(self, target: Placed, gpu: GpuOptions) -> None:
+        first = target.placements[0]
+        ids = first.graph.targets.dtype
+        arguments = np.zeros(len(target.parts), NEIGHBOURS_ARGUMENTS)
+        super().__init__(target, neighbours_source(ids), arguments, gpu, threads=THREADS)
+        n = first.vertex_count
+        for number, owner in enumerate(target.placements):
+            arrays = owner.kept(_SimilarityArrays)
+            own = self.arguments[number]
+            for name in ("offsets", "targets", "sums", "reached", "found", "pairs", "scores"):
+                own[name] = getattr(arrays, name).buffers[0].pointer
+            room = arrays.sums.buffers[0].nbytes // (8 * n)
+            blocks = min(self.blocks_with(number, 0), room)
+            own["capacity"] = arrays.scores.buffers[0].nbytes // 8
+            own["vertices"], own["blocks"] = n, blocks
+            own["vertices_a_step"] = _VERTICES_A_STEP * blocks
+            own["share"], own["shares"] = number, len(target.parts)
+        self.lay_out()

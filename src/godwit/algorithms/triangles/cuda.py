@@ -1,0 +1,243 @@
+"""Triangles on GPUs: arguments of triangles.cuh, which it runs, and results.
+
+Each GPU has all rows by degree, uploaded once, and a share of the pieces of rows. Sums by position are
+delivered in the order of vertices from one GPU; those of several are added up on the host.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.triangles.rows import DegreeRows, rows_in_order
+from godwit.arrays import ResultLocation
+from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError
+from godwit.placement import PlacedGraph
+from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.polling import RunPoll
+from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps import place_positions
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.placement import StepCopies, StepPlacement
+from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.rows import RowClass
+from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
+
+THREADS = 256
+"""Threads of a block, of which several are resident on a multiprocessor."""
+TABLE_BITS = {False: 12, True: 11}
+"""Slots of a block's table, as a power of two, by whether edges have values: within 48 KB."""
+PIECE_ARCS = 4096
+"""Arcs of long rows that a block takes at once."""
+
+_SLOT_BYTES = {False: 8, True: 20}
+_BATCH_ROWS = 32  # as in triangles.cuh
+_PIECES_A_STEP = 16
+"""Pieces of each block, and batches of each warp, in a superstep: time-outs are looked at in between."""
+_LEAST_SHARE_ARCS = 1 << 22
+"""Arcs that pay for copying the whole graph to another GPU."""
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("offsets", np.uint64),
+        ("splits", np.uint64),
+        ("targets", np.uint64),
+        ("values", np.uint64),
+        ("sums", np.uint64),
+        ("rows", np.int64),
+        ("long_rows", np.int64),
+        ("piece_arcs", np.int64),
+        ("pieces", np.uint64),
+        ("batches", np.uint64),
+        ("pieces_a_step", np.uint64),
+        ("batches_a_step", np.uint64),
+        ("share", np.uint32),
+        ("shares", np.uint32),
+        ("table_bits", np.uint32),
+        ("padding", np.uint32),
+    ]
+)
+"""``Arguments`` of triangles.cuh."""
+
+Placed = StepPlacement | StepCopies
+
+
+class TrianglesPhase(IntEnum):
+    """Phases of triangles.cuh."""
+
+    CLEAR, LONG_ROWS, SHORT_ROWS = range(3)
+
+
+class TrianglesWord(IntEnum):
+    """Words of the state of triangles.cuh that are read when a run has ended."""
+
+    ALL_FOUND = 1
+
+
+def source(id_dtype: np.dtype[Any], *, valued: bool) -> str:
+    """Return the source of the kernel.
+
+    :param valued: products of values of edges are summed; else triangles are counted
+    """
+    text = step_source(
+        "algorithms/triangles/triangles.cuh",
+        ARGUMENTS,
+        types={"Id": c_type(id_dtype)},
+        enums=(TrianglesPhase, TrianglesWord),
+        work="grid_triangles",
+    )
+    return f"#define VALUED {int(valued)}\n{text}"
+
+
+class _TriangleArrays:
+    """Rows by degree on a device, and its sums, kept between queries."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.offsets = DeviceArray(placement)
+        self.splits = DeviceArray(placement)
+        self.targets = DeviceArray(placement)
+        self.values = DeviceArray(placement)
+        self.sums = DeviceArray(placement)
+
+
+def sum_on_gpus(
+    placed: PlacedGraph,
+    gpu: GpuOptions,
+    location: ResultLocation,
+    poll: RunPoll | None,
+    statistics: RunStatistics,
+) -> tuple[Any, int | None]:
+    """Sum triangles at each vertex of a simple graph, and fill in statistics.
+
+    :param placed: the graph; weights are values of edges
+    :returns: (n) int64 numbers of triangles, or float64 sums of products, and the number of all triangles,
+        or None
+    :raises GraphTooLargeError: need against free
+    """
+    placement = place_positions(placed)
+    if placement.count >= 1 << 32:
+        raise GraphTooLargeError(
+            f"the graph has {placement.vertex_count:,} vertices, and triangles on GPUs take fewer than "
+            f"{1 << 32:,}"
+        )
+    query = _Query(gpu, location, poll, statistics)
+    with statistics.phase("run"):
+        if len(placement.parts) == 1:
+            found = query.run_on(placement)
+        else:
+            gpus = len(set(placement.indexes))
+            shares = max(1, placed.graph.arc_count // _LEAST_SHARE_ARCS)
+            found = placement.run_on_copies(min(gpus, shares), query.run_on)
+    statistics.split_run(query.seconds)
+    return found
+
+
+class _Query:
+    """One query, on a placement with one device or on copies."""
+
+    def __init__(
+        self,
+        gpu: GpuOptions,
+        location: ResultLocation,
+        poll: RunPoll | None,
+        statistics: RunStatistics,
+    ) -> None:
+        self._gpu = gpu
+        self._location = location
+        self._poll = poll
+        self._statistics = statistics
+        self.seconds: dict[str, float] = {}
+
+    def run_on(self, target: Placed) -> tuple[Any, int | None]:
+        """Run the query, and return the sums of vertices and their total."""
+        first, *others = target.placements
+        # A plan points to the arrays of all placements, and is kept with the first.
+        key = ("triangles", self._gpu, tuple(other.version for other in others))
+        with target.held():
+            plan = first.plan(key, lambda: self._make_plan(target))
+            self.seconds["kernel"] = plan.run(poll=self._poll)
+            states = plan.controls()["state"]
+            devices = target.devices if isinstance(target, StepCopies) else [0]
+            for device, counts, state in zip(
+                devices, plan.controls()["run_counts"], states, strict=True
+            ):
+                self._statistics.processed_items[device] = int(counts[0])
+                self._statistics.rounds[device] = int(state[STEP])
+                self._statistics.arcs_relaxed[device] = first.graph.arc_count // len(devices)
+            total = int(states[:, TrianglesWord.ALL_FOUND].sum())
+            return self._deliver(target), None if plan.valued else total
+
+    def _make_plan(self, target: Placed) -> _TrianglesPlan:
+        made = _TrianglesPlan(target, self._gpu)
+        self.seconds["compile"] = made.compile_s
+        return made
+
+    def _deliver(self, target: Placed) -> Any:
+        """Return the sums of all vertices, in their order."""
+        first = target.placements[0]
+        dtype = np.dtype(np.float64 if first.graph.is_weighted else np.int64)
+        if len(target.placements) == 1:
+            sums = first.kept(_TriangleArrays).sums
+            return deliver_vertices(first, sums, dtype, self._location)[0]
+        total = np.zeros(first.vertex_count, dtype)
+        for placement in target.placements:
+            (buffer,) = placement.kept(_TriangleArrays).sums.buffers
+            total += buffer.download(dtype, first.vertex_count)
+        return self._location.place(total[first.numbering.position])
+
+
+class _TrianglesPlan(StepPlan[StepPlacement | StepCopies]):
+    """The kernel, with arguments that no query changes.
+
+    :ivar valued: edges have values
+    """
+
+    def __init__(self, target: Placed, gpu: GpuOptions) -> None:
+        first = target.placements[0]
+        self.valued = first.graph.is_weighted
+        text = source(first.id_dtype, valued=self.valued)
+        arguments = np.zeros(len(target.parts), ARGUMENTS)
+        super().__init__(target, text, arguments, gpu, threads=THREADS)
+        self.shared_bytes = 8 * self._threads + (
+            _SLOT_BYTES[self.valued] << TABLE_BITS[self.valued]
+        )
+        rows = rows_in_order(first.graph, first.numbering)
+        for number in range(len(target.parts)):
+            self._point(number, rows)
+        self.lay_out()
+
+    def _point(self, number: int, rows: DegreeRows) -> None:
+        """Upload the rows to a device, unless it has them, and fill in its arguments."""
+        owner, part = self.placement.placements[number], self.placement.parts[number]
+        arrays = owner.kept(_TriangleArrays)
+        uploads: list[tuple[str, Array]] = [
+            ("offsets", rows.offsets), ("splits", rows.splits), ("targets", rows.targets)
+        ]  # fmt: skip
+        if self.valued:
+            uploads.append(("values", rows.values))
+        if part not in arrays.sums:
+            sizes = [(getattr(arrays, name), [max(8, held.nbytes)]) for name, held in uploads]
+            owner.reserve(*sizes, (arrays.sums, [8 * owner.capacity]))
+            for name, held in uploads:
+                getattr(arrays, name)[part].upload(held)
+        own = self.arguments[number]
+        for name, _ in uploads:
+            own[name] = getattr(arrays, name)[part].pointer
+        own["sums"] = arrays.sums[part].pointer
+        n, shares = len(rows.splits), len(self.placement.parts)
+        long_rows = int(owner.numbering.classes[0][RowClass.CLASS_WARP])
+        pieces = -(-int(rows.offsets[long_rows]) // PIECE_ARCS)
+        batches = -(-(n - long_rows) // _BATCH_ROWS)
+        own["rows"], own["long_rows"], own["piece_arcs"] = n, long_rows, PIECE_ARCS
+        own["share"], own["shares"] = number, shares
+        own["pieces"] = len(range(number, pieces, shares))
+        own["batches"] = len(range(number, batches, shares))
+        blocks = self.blocks_with(number, self.shared_bytes)
+        own["pieces_a_step"] = _PIECES_A_STEP * blocks
+        own["batches_a_step"] = _PIECES_A_STEP * blocks * max(1, self._threads // 32)
+        own["table_bits"] = TABLE_BITS[self.valued]

@@ -14,7 +14,7 @@ from godwit.algorithms.checks import check_graph, checked_array, fail, first_tru
 from godwit.algorithms.power_iteration.query import checks_weights
 from godwit.algorithms.triangles.result import ClusteringResult, TrianglesResult
 from godwit.algorithms.triangles.rows import simple_graph
-from godwit.dtypes import Array
+from godwit.dtypes import Array, as_count
 from godwit.graph.csr import Graph
 
 _MOST_ARCS = 1 << 27
@@ -107,7 +107,7 @@ def _compare(
     value_of: Any = np.zeros(simple.vertex_count)
     degree = np.diff(offsets)
     visited = checked = 0
-    for v in np.random.default_rng(seed).permutation(simple.vertex_count):
+    for v in np.random.default_rng(as_count(seed, "seed")).permutation(simple.vertex_count):
         row = slice(offsets[v], offsets[v + 1])
         neighbours = targets[row]
         lengths = degree[neighbours]

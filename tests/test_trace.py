@@ -854,6 +854,7 @@ def test_a_picture_shows_every_track(tmp_path: Path, path: Path) -> None:
     drawn = trace.plot(end_ms=end_ms - 1e-3)
     assert "work" not in [text.get_text() for text in drawn.texts]
     assert drawn.get_xlim() == (0, end_ms - 1e-3)
+    assert len(gw.Trace().plot().get_yticks()) == len(trace.plot(begin_ms=1e6).texts) == 0
     with pytest.raises(InputError, match="begin_ms must be less than end_ms, got 2 and 1"):
         trace.plot(begin_ms=2, end_ms=1)
 
@@ -868,7 +869,14 @@ def test_a_trace_is_a_picture_where_its_path_ends_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", '{"traceEvents": 3}', '{"traceEvents": [{"ph": "X"}]}', '{"traceEvents": [1]}'],
+    [
+        "",
+        "[]",
+        '{"traceEvents": [{"ph": "i", "name": "a", "ts": NaN}]}',
+        '{"traceEvents": 3}',
+        '{"traceEvents": [{"ph": "X"}]}',
+        '{"traceEvents": [1]}',
+    ],
 )
 def test_what_is_no_timeline_is_refused(content: str, path: Path) -> None:
     path.write_text(content)

@@ -177,13 +177,17 @@ class Trace:
             }
             for event in events:
                 if event["ph"] in (_SPAN, _INSTANT, _COUNTER):
-                    process = names["process_name", event["pid"], 0]
-                    track = names.get(("thread_name", event["pid"], event["tid"]), event["name"])
+                    process = str(names["process_name", event["pid"], 0])
+                    name = str(event["name"])
+                    track = str(names.get(("thread_name", event["pid"], event["tid"]), name))
                     begin_s = event["ts"] / 1e6
                     end_s = begin_s + event.get("dur", 0) / 1e6
-                    noted = (process, track, event["name"], begin_s, end_s, event.get("args", {}))
-                    trace._events.append((event["ph"], *noted))
-        except (KeyError, TypeError, AttributeError) as error:
+                    if not math.isfinite(end_s):
+                        raise ValueError(f"{name} ends at {end_s}")
+                    arguments = dict(event.get("args", {}))
+                    noted = (event["ph"], process, track, name, begin_s, end_s, arguments)
+                    trace._events.append(noted)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(
                 os.fspath(path), f"not a timeline that Godwit wrote: {error!r}"
             ) from error

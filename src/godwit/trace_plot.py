@@ -55,7 +55,7 @@ def plot_timeline(
     tracks = _tracks_of(events)
     ends = [each["ts"] + each.get("dur", 0) for one in tracks for each in one.spans + one.instants]
     left = 0.0 if begin_ms is None else begin_ms
-    right = max(ends, default=1e3) / 1e3 if end_ms is None else end_ms
+    right = max(max(ends, default=0) / 1e3, left + 1e-3) if end_ms is None else end_ms
     shown = [
         (span["ts"], _kind_of(track, span))
         for track in tracks
@@ -92,7 +92,7 @@ def plot_timeline(
         if row and track.process != tracks[row - 1].process:
             axes.axhline(row - 0.5, color="0.7", linewidth=0.6)
     axes.set_xlim(left, right)
-    axes.set_ylim(len(tracks) - 0.5, -0.5)
+    axes.set_ylim(max(len(tracks), 1) - 0.5, -0.5)
     axes.set_yticks(range(len(tracks)), [f"{track.process}: {track.name}" for track in tracks])
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("ms")

@@ -224,7 +224,7 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
     worklist.counts[ARCS] += degree
     for arc in range(begin, end):
         weight = load(state.weights, arc) if WEIGHTED else VALUE(1)
-        target: Any = np.int64(load(state.targets, arc))
+        target: Any = np.int64(load(state.targets, arc))  # keys have one type
         candidate = to_message(
             worklist,
             returned(

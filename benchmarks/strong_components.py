@@ -1,7 +1,7 @@
 """Strong components and topological generations beside SciPy, networkit, igraph and NetworkX.
 
     python benchmarks/strong_components.py [--data FOLDER] [--runs N] [--only GRAPH | --file FILE]
-        [--scale S] [--device DEVICE] [--cpu-time] [--json]
+        [--scale S] [--algorithm NAME] [--device DEVICE] [--cpu-time] [--json]
 
 Directed graphs, without self-loops and parallel arcs; turns and ratios as ``benchmarks/peers.py`` has them.
 Godwit's CPU takes the graph as it is ("Godwit"), and placed, with in-arcs at hand ("Godwit, placed").
@@ -153,28 +153,43 @@ def as_host(values: Any) -> Any:
     return values.get() if hasattr(values, "get") else values
 
 
+STRONG, GENERATIONS = "strongly_connected_components", "topological_generations"
+
+
 def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row]:
     graph = graph.without_weights()
-    ordered = acyclic(graph)
-    strong, generations = "strongly_connected_components", "topological_generations"
+    wanted = arguments.algorithm or (STRONG, GENERATIONS)
+    rows: list[Row] = []
+    if STRONG in wanted:
+        rows += bench_strong(name, graph, arguments)
+    if GENERATIONS in wanted:
+        rows += bench_generations(name, acyclic(graph), arguments)
+    return rows
+
+
+def bench_strong(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row]:
     if arguments.device != "cpu":
-        return [
-            on_gpu(name, strong, graph, arguments), on_gpu(name, generations, ordered, arguments),
-        ]  # fmt: skip
+        return [on_gpu(name, STRONG, graph, arguments)]
     plain = gw.Graph.trusted(*graph.rows, directed=True)  # without the in-arcs of the placed one
     with gw.place(graph, "cpu") as placed:
         ours: dict[str, Callable[[], Any]] = {
             REFERENCE: partial(gw.strongly_connected_components, plain, devices="cpu"),
             "Godwit, placed": partial(gw.strongly_connected_components, placed),
         }
-        rows = rows_of(name, strong, ours | strong_peers(plain), arguments)
-    ours = {REFERENCE: partial(gw.topological_generations, ordered, devices="cpu")}
-    return rows + rows_of(name, generations, ours | generation_peers(ordered), arguments)
+        return rows_of(name, STRONG, ours | strong_peers(plain), arguments)
+
+
+def bench_generations(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row]:
+    if arguments.device != "cpu":
+        return [on_gpu(name, GENERATIONS, graph, arguments)]
+    ours = {REFERENCE: partial(gw.topological_generations, graph, devices="cpu")}
+    return rows_of(name, GENERATIONS, ours | generation_peers(graph), arguments)
 
 
 if __name__ == "__main__":
     options = parser(__doc__, runs=7, known=directed_graphs)
     options.add_argument("--device", default="cpu")
+    options.add_argument("--algorithm", action="append", choices=(STRONG, GENERATIONS))
     options.add_argument("--cpu-time", action="store_true", help="instead of the wall clock")
     options.add_argument("--scale", type=int, action="append", help="R-MAT instead, repeatable")
     given = options.parse_args()

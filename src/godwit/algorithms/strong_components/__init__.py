@@ -101,11 +101,10 @@ def strongly_connected_components(
             label = _label_on_gpu(placed, statistics, options)
         else:
             with statistics.phase("run"):
-                if isinstance(graph, PlacedGraph):
-                    _ = plain.reverse  # kept for further queries
                 label, statistics.solver = strong_components(
-                    plain, threads=device.threads, poll=make_poll(options)
-                )
+                    plain, reverses=isinstance(graph, PlacedGraph), threads=device.threads,
+                    poll=make_poll(options),
+                )  # fmt: skip
         add_placement(statistics, placed, graph)
         return ComponentsResult(
             plain, label, statistics, method=statistics.solver, location=options.location
@@ -146,7 +145,7 @@ def _label_on_gpu(placed: PlacedGraph, statistics: RunStatistics, options: Solve
         return finish_components(plain, None, poll=poll)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Condensation:
     """The graph of the strong components of a graph: :func:`condensation`.
 

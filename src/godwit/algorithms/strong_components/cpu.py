@@ -13,9 +13,9 @@ pivot's component (Fleischer, Hendrickson, Pinar, IPDPS 2000); depth-first searc
 pivot is the vertex with the largest product of in- and out-degree, which is nearly always in the largest
 component (Slota, Rajamanickam, Madduri, IPDPS 2014). The searches change direction, so they look at
 few arcs of a graph with hubs. They need in-arcs, and making these takes as long as the depth-first search:
-it is done where in-arcs are at hand. All threads meet after each level, so a graph in which a
-search is deep, or reaches few vertices, is left to depth-first search, which is fast where neighbours have
-close numbers.
+it is done where in-arcs are at hand, or are kept for further queries of a placed graph. All threads meet
+after each level, so a graph in which a search is deep, or reaches few vertices, is left to depth-first
+search, which is fast where neighbours have close numbers.
 """
 
 from __future__ import annotations
@@ -52,30 +52,31 @@ def strong_components(
     graph: Graph,
     *,
     method: StrongMethod | None = None,
+    reverses: bool = False,
     threads: int | None = None,
     poll: Callable[[int], None] | None = None,
 ) -> tuple[Array, StrongMethod]:
     """Return the smallest vertex of each vertex's strong component: (n) ids; and the method.
 
     :param method: None for the fastest; ``"forward-backward"`` makes in-arcs where there are none
+    :param reverses: in-arcs may be made for the fastest method, as further queries will have them
     :param threads: at most this many; all that the process may use by default
     :param poll: called at intervals by the calling thread with the number of vertices that are done; an
         exception that it raises ends the run
     """
-    reverse = in_arcs_at_hand(graph)
     levels = SEARCHED_LEVELS if method is None else None
-    deep: list[bool] = graph.cached("deep searches", list)  # not empty: known not to pay
+    unpaid: list[bool] = graph.cached("searches for strong components", list)
     if method is None:
         is_large = graph.arc_count >= SEARCHED_ARCS and threads != 1
-        pays = reverse is not None and is_large and not deep
+        has_reverse = reverses or in_arcs_at_hand(graph) is not None
+        pays = is_large and has_reverse and not unpaid
         method = "forward-backward" if pays else "depth-first"
     if method == "depth-first" or graph.arc_count == 0:
         return finish_components(graph, poll=poll), "depth-first"
-    reverse = graph.reverse if reverse is None else reverse
-    members = _pivots_component(graph, reverse, levels, threads, poll)
+    members = _pivots_component(graph, levels, threads, poll)
     if members is None:
         method = "depth-first"
-        deep.append(True)
+        unpaid.append(True)
     return finish_components(graph, members, poll=poll), method
 
 
@@ -93,7 +94,6 @@ def pivot_of(graph: Graph, in_degree: Array) -> int | None:
 
 def _pivots_component(
     graph: Graph,
-    reverse: Graph,
     most_levels: int | None,
     threads: int | None,
     poll: Callable[[int], None] | None,
@@ -103,14 +103,15 @@ def _pivots_component(
     :param most_levels: of a search that pays; None: any search does
     :returns: None if there is no pivot, or a search does not pay
     """
-    pivot = pivot_of(graph, reverse.out_degree())
+    pivot = pivot_of(graph, graph.in_degree())
     if pivot is None:
         return None
     reached = np.ones(graph.vertex_count, np.bool_)
-    for searched in (graph, reverse):
+    for is_forward in (True, False):
+        # In-arcs may have to be made, which only a graph whose first search pays is worth.
         distance, _ = bfs_on_cpu(
-            searched, np.array([pivot]), threads=threads, cutoff=most_levels,
-            poll=None if poll is None else lambda: poll(0),
+            graph if is_forward else graph.reverse, np.array([pivot]), threads=threads,
+            cutoff=most_levels, poll=None if poll is None else lambda: poll(0),
         )  # fmt: skip
         reached &= distance != UNREACHED
         if most_levels is not None and (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms.triangles import verify
+from godwit.algorithms.triangles import rows, verify
 from godwit.cli.application import app
 from godwit.dtypes import Array
 from godwit.errors import InputError, RunTimeoutError, VerificationError
@@ -24,6 +24,13 @@ from graphs import forced_threads, graphs
 from references import CLOSE
 
 DATA = Path(__file__).resolve().parent.parent / "shared" / "data"
+
+
+@pytest.fixture(params=["own order", "order by degree"])
+def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let graphs keep their order, however many steps that makes, or never."""
+    steps = 0 if request.param == "order by degree" else 1 << 40
+    monkeypatch.setattr(rows, "_OWN_STEPS", steps)
 
 
 def simple_networkx(graph: Graph, *, directed: bool) -> Any:
@@ -40,6 +47,7 @@ def in_order(values: dict[int, float]) -> list[float]:
     return [values[v] for v in range(len(values))]
 
 
+@pytest.mark.usefixtures("order")
 @pytest.mark.parametrize("threads", [1, 3])
 @given(graph=graphs())
 def test_any_graph(threads: int, graph: Graph) -> None:
@@ -62,6 +70,7 @@ def test_any_graph(threads: int, graph: Graph) -> None:
     assert verify.verify_clustering(graph, coefficients, weighted=False) == graph.vertex_count
 
 
+@pytest.mark.usefixtures("order")
 @given(
     st.integers(1, 12),
     st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11), st.integers(-3, 60)), max_size=70),
@@ -101,6 +110,7 @@ def zoo() -> dict[str, Graph]:
     }
 
 
+@pytest.mark.usefixtures("order")
 @pytest.mark.parametrize("name", zoo())
 def test_threads_agree(name: str) -> None:
     graph = zoo()[name]

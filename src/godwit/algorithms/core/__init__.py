@@ -15,7 +15,7 @@ from godwit.algorithms.core.cpu import core_numbers_on_cores
 from godwit.algorithms.core.program import core_numbers_by_steps
 from godwit.algorithms.core.result import CoreResult
 from godwit.arrays import host_array
-from godwit.dtypes import Array, as_count
+from godwit.dtypes import Array, as_array, as_count
 from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_offsets
@@ -166,7 +166,7 @@ def _subgraph(
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if not isinstance(plain, Graph):
         raise not_a_graph(plain)
-    numbers = host_array(core.core) if isinstance(core, CoreResult) else np.asarray(core)
+    numbers = host_array(core.core) if isinstance(core, CoreResult) else as_array(core, "core")
     if numbers.shape != (plain.vertex_count,) or numbers.dtype.kind not in "iu":
         raise InputError(
             f"core must be a result of core_number, or integers of shape ({plain.vertex_count},), got "

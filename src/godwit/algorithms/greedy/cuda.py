@@ -173,12 +173,12 @@ class _GreedyPlan(StepPlan[StepPlacement]):
         for name in ("order", "rank", "bound", "value"):
             struct[name] = getattr(self.arrays, name)[part].pointer
         struct["is_directed"] = directed
-        self._degree = degrees(placement.graph)[placement.numbering.vertices(0)]
+        degree = self._degrees()
         # Rows of directed graphs are by in-degrees.
-        descend = placement.numbering.by_degree and bool((np.diff(self._degree) <= 0).all())
+        descend = placement.numbering.by_degree and bool((np.diff(degree) <= 0).all())
         struct["is_sorted"] = descend and not directed
         struct["chunk"] = _CHUNK
-        struct["count"] = np.count_nonzero(self._degree)
+        struct["count"] = np.count_nonzero(degree)
         self.lay_out()
 
     def put_in_order(self, seed: int) -> float:
@@ -207,8 +207,13 @@ class _GreedyPlan(StepPlan[StepPlacement]):
         arrays.seed = seed
         return perf_counter() - begin
 
+    def _degrees(self) -> Array:
+        """Return the number of arcs at each position."""
+        return degrees(self.placement.graph)[self.placement.numbering.vertices(0)]
+
     def _bounds(self) -> Array:
         """Return for each position where the run of positions of its degree begins (sets), or ends."""
-        firsts = np.flatnonzero(np.diff(self._degree, prepend=-1))
-        ends = np.append(firsts[1:], len(self._degree))
+        degree = self._degrees()
+        firsts = np.flatnonzero(np.diff(degree, prepend=-1))
+        ends = np.append(firsts[1:], len(degree))
         return np.repeat(firsts if self._kind is Kind.SET else ends, ends - firsts)

@@ -1,8 +1,9 @@
 // Greedy passes over vertices in an order, on one device. CPU counterpart: cpu.py; __init__.py explains the method.
 //
-// Warps take vertices in the order, one at a time, and wait for neighbours that come first. Waits end: all blocks of
-// the grid are resident, all vertices before one that is taken are taken, and the first of them that is not decided
-// waits for none. A superstep decides `chunk` vertices of the order, so that the kernel can leave between two.
+// Warps take vertices in the order, a few at a time, and wait for neighbours that come first. Waits end: all blocks
+// of the grid are resident, all vertices before one that is taken are taken, a warp decides its vertices in the order,
+// and the first vertex that is not decided waits for none. A superstep decides a part of the order, so that the kernel
+// can leave between two.
 //
 // Rows lie by descending degree, as far as `is_sorted` says, and so do the vertices of the order: ascending for
 // sets, descending for colours. `bound` of a vertex delimits the positions of its degree, so that the part of a row
@@ -23,6 +24,11 @@ constexpr u32 MOST_WARPS = 1024 / WARP;  // of a block
 // Pauses of a warp that waits: none while decisions that it waits for come in, else longer and longer, so that warps
 // that are far from their turn leave the memory's bandwidth to others.
 constexpr u32 PAUSE_STEP_NS = 32, LONGEST_PAUSE_NS = 512;
+
+// Vertices that a warp takes at once, so that loads of their rows overlap; one of the first of a colouring, whose
+// chains of waits are long.
+constexpr u32 BATCH = 8;
+constexpr i64 SINGLES = 1 << 16;
 
 enum GreedyPhase : u32 { GREEDY_BEGIN, GREEDY_DECIDE };
 
@@ -72,14 +78,29 @@ __device__ __forceinline__ void warp_await(const i32 *place, bool waits, i32 &va
     }
 }
 
+// A vertex whose turn it is.
+struct Turn {
+    u32 vertex;
+    u32 rank;
+    u32 bound;
+    i64 begin;  // its out-row
+    i64 end;
+
+    __device__ __forceinline__ Turn of_lane(u32 lane) const {
+        return Turn{__shfl_sync(FULL_WARP, vertex, lane), __shfl_sync(FULL_WARP, rank, lane),
+                    __shfl_sync(FULL_WARP, bound, lane), __shfl_sync(FULL_WARP, begin, lane),
+                    __shfl_sync(FULL_WARP, end, lane)};
+    }
+};
+
 // Visit the decisions of the neighbours in a row that come before a vertex, until `visit` returns true, in all lanes
 // alike. Lanes without such a neighbour pass OPEN. A first pass does not wait, and a second one, with waiting,
 // visits the part of the row that had open neighbours: long rows are read while others decide.
 template <class Visit>
-__device__ __forceinline__ bool warp_visit_before(const Arguments &arguments, const Rows<Id> &rows,
-                                                  u32 vertex, u32 rank, u64 &visited, Visit visit) {
-    const i64 begin = rows.offsets[vertex], end = rows.offsets[vertex + 1];
-    const u32 bound = arguments.is_sorted ? arguments.bound[vertex] : 0;
+__device__ __forceinline__ bool warp_visit_row(const Arguments &arguments, const Turn &turn,
+                                               const Id *targets, i64 begin, i64 end, u64 &visited,
+                                               Visit visit) {
+    const u32 vertex = turn.vertex, rank = turn.rank, bound = turn.bound;
     i64 first = 0, last = end - begin;
     for (bool may_wait = false;; may_wait = true) {
         i64 open_first = last, open_last = 0;
@@ -87,7 +108,7 @@ __device__ __forceinline__ bool warp_visit_before(const Arguments &arguments, co
             const i64 place = done + lane_id();
             const bool is_there = place < last;
             const u32 neighbour =
-                is_there ? static_cast<u32>(rows.targets[COLORS ? begin + place : end - 1 - place])
+                is_there ? static_cast<u32>(targets[COLORS ? begin + place : end - 1 - place])
                          : vertex;
             i32 value = OPEN;
             if (neighbour != vertex) value = load_relaxed(arguments.value + neighbour);
@@ -110,33 +131,38 @@ __device__ __forceinline__ bool warp_visit_before(const Arguments &arguments, co
     }
 }
 
-__device__ __forceinline__ i32 warp_choose_set(const Arguments &arguments, u32 vertex, u32 rank,
+// The same for the neighbours of both directions.
+template <class Visit>
+__device__ __forceinline__ bool warp_visit_before(const Arguments &arguments, const Turn &turn,
+                                                  u64 &visited, Visit visit) {
+    if (warp_visit_row(arguments, turn, arguments.out.targets, turn.begin, turn.end, visited,
+                       visit))
+        return true;
+    if (!arguments.is_directed) return false;
+    const i64 *offsets = arguments.in.offsets + turn.vertex;
+    return warp_visit_row(arguments, turn, arguments.in.targets, offsets[0], offsets[1], visited,
+                          visit);
+}
+
+__device__ __forceinline__ i32 warp_choose_set(const Arguments &arguments, const Turn &turn,
                                                u64 &visited) {
-    auto finds_member = [](i32 value) { return __any_sync(FULL_WARP, value > 0) != 0; };
-    bool has_member =
-        warp_visit_before(arguments, arguments.out, vertex, rank, visited, finds_member);
-    if (!has_member && arguments.is_directed)
-        has_member =
-            warp_visit_before(arguments, arguments.in, vertex, rank, visited, finds_member);
-    return has_member ? 0 : 1;
+    return !warp_visit_before(arguments, turn, visited,
+                              [](i32 value) { return __any_sync(FULL_WARP, value > 0) != 0; });
 }
 
 // `taken` has a bit for each colour of a window.
-__device__ __forceinline__ i32 warp_choose_color(const Arguments &arguments, u32 vertex, u32 rank,
+__device__ __forceinline__ i32 warp_choose_color(const Arguments &arguments, const Turn &turn,
                                                  u32 *taken, u64 &visited) {
     for (i32 first = 0;; first += WINDOW) {
         __syncwarp();
         taken[lane_id()] = 0;
         __syncwarp();
-        auto marks = [&](i32 value) {
+        warp_visit_before(arguments, turn, visited, [&](i32 value) {
             const i32 color = value - first;
             if (value >= 0 && color >= 0 && color < static_cast<i32>(WINDOW))
                 atomicOr(taken + color / 32, 1u << (color & 31));
             return false;
-        };
-        warp_visit_before(arguments, arguments.out, vertex, rank, visited, marks);
-        if (arguments.is_directed)
-            warp_visit_before(arguments, arguments.in, vertex, rank, visited, marks);
+        });
         __syncwarp();
         const u32 word = taken[lane_id()];
         const u32 free_lanes = __ballot_sync(FULL_WARP, word != 0xffffffffu);
@@ -148,25 +174,41 @@ __device__ __forceinline__ i32 warp_choose_color(const Arguments &arguments, u32
     }
 }
 
+__device__ __forceinline__ bool takes_singles(u64 first) { return COLORS && first == 0; }
+
+// Return the number of vertices that the superstep decides which begins with rank `first`.
+__device__ __forceinline__ u64 step_amount(const Arguments &arguments, u64 first) {
+    const i64 most = takes_singles(first) ? min(arguments.chunk, SINGLES) : arguments.chunk;
+    return static_cast<u64>(min(arguments.count - static_cast<i64>(first), most));
+}
+
 __device__ __forceinline__ void team_decide(const Arguments &arguments, StepBlock &block,
                                             u32 *taken) {
-    const u64 first = block.state[NEXT];
-    const u64 amount =
-        min(static_cast<u64>(arguments.count) - first, static_cast<u64>(arguments.chunk));
+    const u64 first = block.state[NEXT], amount = step_amount(arguments, first);
+    const u32 batch = takes_singles(first) ? 1 : BATCH;
     u64 visited = 0, decided = 0;
     while (true) {
-        u64 turn = 0;
-        if (lane_id() == 0) turn = atomicAdd(&arguments.stage.control->cursors[0], 1ull);
-        turn = __shfl_sync(FULL_WARP, turn, 0);
-        if (turn >= amount) break;
-        const u32 rank = static_cast<u32>(first + turn);
-        const u32 vertex = arguments.order[rank];
-        const i32 value = COLORS ? warp_choose_color(arguments, vertex, rank, taken, visited)
-                                 : warp_choose_set(arguments, vertex, rank, visited);
-        if (lane_id() == 0) {
-            atomicExch(arguments.value + vertex, value);
-            decided += 1;
+        u64 begin = 0;
+        if (lane_id() == 0)
+            begin = atomicAdd(&arguments.stage.control->cursors[0], static_cast<u64>(batch));
+        begin = __shfl_sync(FULL_WARP, begin, 0);
+        if (begin >= amount) break;
+        const u32 turns = static_cast<u32>(min(amount - begin, static_cast<u64>(batch)));
+        Turn own{};
+        if (lane_id() < turns) {
+            own.rank = static_cast<u32>(first + begin) + lane_id();
+            own.vertex = arguments.order[own.rank];
+            own.bound = arguments.bound[own.vertex];
+            own.begin = arguments.out.offsets[own.vertex];
+            own.end = arguments.out.offsets[own.vertex + 1];
         }
+        for (u32 lane = 0; lane < turns; lane++) {
+            const Turn turn = own.of_lane(lane);
+            const i32 value = COLORS ? warp_choose_color(arguments, turn, taken, visited)
+                                     : warp_choose_set(arguments, turn, visited);
+            if (lane_id() == 0) atomicExch(arguments.value + turn.vertex, value);
+        }
+        if (lane_id() == 0) decided += turns;
     }
     warp_count(block, DECIDED, decided);
     warp_count(block, VISITED, visited);
@@ -183,7 +225,7 @@ __device__ __forceinline__ void grid_greedy(const Arguments &arguments) {
                 team_decide(arguments, block, taken[warp_id()]);
         },
         [&](u32 phase, const Sums &, u64 *state) -> u32 {
-            if (phase == GREEDY_DECIDE) state[NEXT] += static_cast<u64>(arguments.chunk);
+            if (phase == GREEDY_DECIDE) state[NEXT] += step_amount(arguments, state[NEXT]);
             return state[NEXT] < static_cast<u64>(arguments.count) ? GREEDY_DECIDE : STOP;
         });
 }

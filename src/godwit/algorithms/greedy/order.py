@@ -10,7 +10,9 @@ from godwit.dtypes import Array, as_count
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_offsets
 from godwit.graph.hashing import mix
+from godwit.graph.rows import require_memory
 
+_ORDER_BYTES = 48  # a vertex, for degrees, hashes and two orders
 _DIGIT = 16  # bits that NumPy sorts by radix
 
 
@@ -36,6 +38,9 @@ def degrees(graph: Graph) -> Array:
 
 def vertex_order(graph: Graph, kind: Kind, seed: int) -> Array:
     """Return the vertices in the order in which they are decided, int64 (n)."""
+    require_memory(
+        _ORDER_BYTES * graph.vertex_count, f"an order of {graph.vertex_count:,} vertices"
+    )
     degree = degrees(graph)
     largest = int(degree.max(initial=0))
     if kind is Kind.COLOR:

@@ -50,13 +50,14 @@ def _answers(graph: Any, vertex: int, number: int) -> Any:
         lambda: betweenness(graph, samples=1 + vertex % n, edges=True).edge_centrality,
         lambda: gw.katz_centrality(graph, alpha=1e-3, beta={vertex % n: 1}).centrality,
         lambda: gw.hits(graph, start={vertex % n: 1}, tolerance=1.0).authorities,
+        lambda: gw.random_walks(graph, vertex % n, 5, weighted=False, seed=number),
     ]
     return questions[number % len(questions)]()
 
 
 @given(
     graph=graphs(min_vertices=1),
-    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 13)), min_size=2, max_size=6),
+    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 14)), min_size=2, max_size=6),
     count=st.integers(1, 2),
 )
 def test_answers_do_not_depend_on_earlier_queries(
@@ -80,6 +81,7 @@ def test_a_second_query_compiles_and_allocates_nothing(gpus: Machine) -> None:
             lambda source: betweenness(placed, sources=[source]),
             lambda source: betweenness(placed, sources=range(source, source + 40), weighted=False),
             lambda source: betweenness(placed, sources=[source], edges=True),
+            lambda _: gw.minimum_spanning_forest(placed),
         ):
             first = ask(0)
             held = [gpus.held_bytes(index) for index in (-1, 0, 1)]

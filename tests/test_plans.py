@@ -53,13 +53,14 @@ def _answers(graph: Any, vertex: int, number: int) -> Any:
         lambda: gw.core_number(graph).core,
         lambda: gw.greedy_color(graph, seed=vertex % 2).color,
         lambda: gw.maximal_independent_set(graph, seed=vertex % 2).member,
+        lambda: gw.random_walks(graph, vertex % n, 5, weighted=False, seed=number),
     ]
     return questions[number % len(questions)]()
 
 
 @given(
     graph=graphs(min_vertices=1),
-    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 16)), min_size=2, max_size=6),
+    queries=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 17)), min_size=2, max_size=6),
     count=st.integers(1, 2),
 )
 def test_answers_do_not_depend_on_earlier_queries(
@@ -83,6 +84,7 @@ def test_a_second_query_compiles_and_allocates_nothing(gpus: Machine) -> None:
             lambda source: betweenness(placed, sources=[source]),
             lambda source: betweenness(placed, sources=range(source, source + 40), weighted=False),
             lambda source: betweenness(placed, sources=[source], edges=True),
+            lambda _: gw.minimum_spanning_forest(placed),
         ):
             first = ask(0)
             held = [gpus.held_bytes(index) for index in (-1, 0, 1)]

@@ -60,6 +60,14 @@ def first_true(mask: Array) -> int | None:
     return int(np.argmax(mask)) if mask.any() else None
 
 
+def tree_root(parent: Any, vertex: int) -> int:
+    """Return the root of a vertex's tree, and halve the path to it; for compiled code."""
+    while parent[vertex] != vertex:
+        parent[vertex] = parent[parent[vertex]]
+        vertex = parent[vertex]
+    return vertex
+
+
 def fail(message: str) -> NoReturn:
     """Raise VerificationError."""
     raise VerificationError(message)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.checks import BLOCK_ARCS, arc_blocks, checked_array, fail
+from godwit.algorithms.checks import BLOCK_ARCS, arc_blocks, checked_array, fail, tree_root
 from godwit.algorithms.components import EdgesArgument
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.dtypes import Array
@@ -99,19 +99,11 @@ def _check_edges(blocks: Iterator[tuple[Array, Array]], label: Array) -> None:
         fail(f"vertex {v} has label {label[v]}, but no arcs connect it with vertex {label[v]}")
 
 
-def _root(parent: Any, vertex: int) -> int:
-    """Return the root of a vertex's tree; halve the path to it."""
-    while parent[vertex] != vertex:
-        parent[vertex] = parent[parent[vertex]]
-        vertex = parent[vertex]
-    return vertex
-
-
 @kernel
 def _join(parent: Any, tails: Any, heads: Any) -> None:
     """Join the union-find trees of every arc's ends; the larger root becomes a child of the smaller."""
     for arc in range(tails.size):
-        tail, head = _root(parent, tails[arc]), _root(parent, heads[arc])
+        tail, head = tree_root(parent, tails[arc]), tree_root(parent, heads[arc])
         if tail < head:
             parent[head] = tail
         else:

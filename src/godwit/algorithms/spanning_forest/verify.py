@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.checks import check_graph, fail
+from godwit.algorithms.checks import check_graph, fail, tree_root
 from godwit.algorithms.paths.weights import uses_weights
 from godwit.algorithms.spanning_forest.result import SpanningForestResult
 from godwit.dtypes import Array, as_flag, as_integers
@@ -70,22 +70,14 @@ def verify_minimum_spanning_forest(
     fail(f"the edge between {u} and {v}{weight} joins trees that no edges {way} in the forest join")
 
 
-def _root(parent: Any, vertex: Any) -> Any:
-    """Return the root of a vertex' tree; halve the path to it."""
-    while parent[vertex] != vertex:
-        parent[vertex] = parent[parent[vertex]]
-        vertex = parent[vertex]
-    return vertex
-
-
 @kernel
 def _check_order(
     sources: Any, targets: Any, order: Any, in_forest: Any, parent: Any
 ) -> tuple[Any, int]:
     """Join the ends of edges in order; return the first arc that breaks a rule, and which rule."""
     for arc in order:
-        u = _root(parent, sources[arc])
-        v = _root(parent, targets[arc])
+        u = tree_root(parent, sources[arc])
+        v = tree_root(parent, targets[arc])
         if in_forest[arc]:
             if u == v:
                 return arc, _CLOSES_CYCLE

@@ -8,6 +8,7 @@ once, by their own library if it can, else by CuPy.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +120,14 @@ def _cupy(why: str) -> Any:
     except ImportError:
         raise DeviceError(f"{why}, which needs CuPy: {_CUPY_ADVICE}") from None
     return cupy
+
+
+def computed_in_place(array: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a function computes of an array, on the host or on the GPU where it lies."""
+    if isinstance(array, np.ndarray):
+        return function(array)
+    with array.device:
+        return function(array)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from godwit.algorithms.greedy import run_greedy
 from godwit.algorithms.greedy.order import Kind, as_seed
 from godwit.algorithms.independent_set.result import IndependentSetResult
+from godwit.arrays import computed_in_place
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions
@@ -59,4 +60,6 @@ def maximal_independent_set(
         plain, values, statistics = run_greedy(
             graph, Kind.SET, seed, devices, options, "maximal_independent_set"
         )
-    return IndependentSetResult(plain, values == 1, statistics, options.location)
+    return IndependentSetResult(
+        plain, computed_in_place(values, lambda them: them == 1), statistics, options.location
+    )

@@ -11,7 +11,7 @@ from weakref import ref
 
 import numpy as np
 
-from godwit.arrays import ResultLocation, host_array
+from godwit.arrays import ResultLocation, computed_in_place, host_array
 from godwit.dtypes import Array, as_number
 from godwit.errors import (
     ClosedContextError,
@@ -97,11 +97,9 @@ class PathResult(VertexResult):
     @property
     def reached(self) -> Array:
         """Which vertices were reached, bool of shape (n)."""
-        if isinstance(self._given, np.ndarray):
-            reached: Array = self.location.place(self._given != self.unreached)
-        else:
-            with self._given.device:
-                reached = self._given != self.unreached
+        reached: Array = self.location.place(
+            computed_in_place(self._given, lambda them: them != self.unreached)
+        )
         return reached
 
     @property

@@ -23,8 +23,6 @@ from godwit.graph.csr import Graph
 from graphs import forced_threads, graphs
 from references import CLOSE
 
-DATA = Path(__file__).resolve().parent.parent / "shared" / "data"
-
 
 @pytest.fixture(params=["own order", "order by degree"])
 def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,10 +183,11 @@ def test_verifiers_find_errors(change: int) -> None:
         gw.verify_clustering(graph, coefficients, weighted=False)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="no shared data")
-@pytest.mark.parametrize("name", ["soc-Slashdot0902", "email-Enron", "PGPgiantcompo"])
-def test_real_graphs(name: str) -> None:
-    graph = gw.read(DATA / f"{name}.mtx.xz").without_weights()
+@pytest.mark.parametrize(
+    "name", ["PGPgiantcompo", pytest.param("email-Enron", marks=pytest.mark.thorough)]
+)
+def test_real_graphs(name: str, data_folder: Path) -> None:
+    graph = gw.read(data_folder / f"{name}.mtx.xz").without_weights()
     plain = graph.symmetrize().merge_parallel_arcs().remove_self_loops()
     adjacency = plain.with_weights(np.ones(plain.arc_count, np.int64)).to_scipy()
     expected: Array = np.asarray(adjacency.multiply(adjacency @ adjacency).sum(axis=1)).ravel() // 2

@@ -178,10 +178,13 @@ def transitivity(
     with recorded(trace, "transitivity"):
         plain, _, total, _ = _sum("transitivity", graph, devices, options, ResultLocation())
     assert total is not None
+    if total == 0:
+        return 0.0
     degree = simple_graph(plain).out_degree()
-    # Python's integers: n vertices of degree n can have more than 2^63 pairs.
-    pairs = sum((degree * (degree - 1)).tolist()) if total else 0
-    return 6 * total / pairs if total else 0.0
+    pairs = degree * (degree - 1)
+    # Python's integers where the sum may not fit 64 bits.
+    fits = int(degree.max()) * simple_graph(plain).arc_count < 2**63
+    return 6 * total / (int(pairs.sum()) if fits else sum(pairs.tolist()))
 
 
 def _clustering(

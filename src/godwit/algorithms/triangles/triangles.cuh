@@ -108,12 +108,12 @@ struct Group {
     }
 };
 
-// Return the table of a block, or of the calling warp: keys of all slots lie first, or last beside doubles.
+// Return the table of a block, or of the calling warp. The sums of all slots lie first, then values, then keys.
 template <bool IS_BLOCK>
 __device__ __forceinline__ Table table_in(char *memory, u32 table_bits) {
     u32 shift = 0;
     if (!IS_BLOCK)
-        while ((blockDim.x / WARP) >> shift > 1 || (1u << shift) < blockDim.x / WARP) shift++;
+        while ((1u << shift) < blockDim.x / WARP) shift++;
     Table table;
     table.bits = table_bits - shift;
     const u32 all = 1u << table_bits, first = IS_BLOCK ? 0 : warp_id() << table.bits;

@@ -190,6 +190,15 @@ class TestEmulated:
         monkeypatch.setattr(cuda, "MOST_STEPS", 1000)
         monkeypatch.setattr(cuda, "MOST_PASSES", 1)
         assert self.check(chain_of_cycles(30), devices).solver == "depth-first"
+        leaves = np.arange(5, 5005)  # 1 <-> 0 -> leaves -> 2 -> 3 <-> 4
+        graph = Graph.from_edges(
+            np.concatenate([np.zeros(5000, int), leaves, [0, 1, 2, 3, 4]]),
+            np.concatenate([leaves, np.full(5000, 2), [1, 0, 3, 4, 3]]),
+        )
+        monkeypatch.setattr(cuda, "MOST_PASSES", 256)
+        assert self.check(graph, devices).solver == "least ids"
+        monkeypatch.setattr(cuda, "MOST_SLOW", -graph.arc_count)
+        assert self.check(graph, devices).solver == "depth-first"
 
     def test_generations(self, devices: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         graph = acyclic(named_graph("random directed"))

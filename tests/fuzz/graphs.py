@@ -90,7 +90,6 @@ def _draw(seed: int, number: int) -> _Case:
             "sssp",
             "pagerank",
             "components",
-            "strong components",
             "betweenness",
             "forest",
             "walks",
@@ -353,7 +352,7 @@ def _components(drawn: _Case) -> str | None:
     whole = graph if not graph.directed else graph.without_weights().symmetrize()
     if result.label.tolist() != smallest_label(whole):
         return f"{result.label.tolist()} are not the labels"
-    return None
+    return _strong_components(drawn)
 
 
 def _forest(drawn: _Case) -> str | None:
@@ -511,7 +510,6 @@ _ALGORITHMS: dict[str, Callable[[_Case], str | None]] = {
     "pagerank": _pagerank,
     "components": _components,
     "structure": _structure,
-    "strong components": _strong_components,
     "betweenness": _betweenness,
     "forest": _forest,
     "walks": _walks,

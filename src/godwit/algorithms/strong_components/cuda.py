@@ -35,6 +35,8 @@ MOST_STEPS = 1000
 """Supersteps after which the kernel gives up; some 3 us each on a small graph."""
 MOST_PASSES = 256
 """Passes over all arcs after which it gives up: they take about half as long as a CPU's search."""
+MOST_SLOW = 1 << 24
+"""Arcs, besides as many as the graph has, of rows that single warps examine, after which it gives up."""
 
 ARGUMENTS = np.dtype(
     [
@@ -70,14 +72,14 @@ class Word(IntEnum):
 
     (
         ALIVE, OPEN, VISITED, FRONTIER, BACKWARD, PARITY, ROUND, EXAMINED, GAVE_UP, MEAN_DEGREE,
-        MOST_STEPS, MOST_ARCS,
-    ) = range(12)  # fmt: skip
+        MOST_STEPS, MOST_ARCS, SLOW, MOST_SLOW,
+    ) = range(14)  # fmt: skip
 
 
 class Count(IntEnum):
     """Indices of the counts of a block: ``StrongCount`` of the kernel."""
 
-    DONE, ARCS_SEEN, CHANGED = range(3)
+    DONE, ARCS_SEEN, CHANGED, SLOW_ARCS = range(4)
 
 
 @dataclass
@@ -208,5 +210,6 @@ class _StrongPlan(StepPlan[StepPlacement]):
             Word.MEAN_DEGREE: graph.arc_count / active,
             Word.MOST_STEPS: MOST_STEPS,
             Word.MOST_ARCS: MOST_PASSES * (graph.arc_count + active),
+            Word.MOST_SLOW: MOST_SLOW + graph.arc_count,
         }
         return state_words([state.get(word, 0) for word in Word])

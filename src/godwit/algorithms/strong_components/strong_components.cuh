@@ -22,8 +22,10 @@
 // visits it, except for `forward`, `backward` and the next frontier in a push. `frontiers[parity]` is cleared
 // by the superstep that reads it, so the other one is clear when a superstep begins.
 //
-// Bound: `most_steps` supersteps and `most_arcs` arcs, then the kernel gives up: ids that have to go along a
-// path of a million vertices, or rounds through a million parts, take longer than one thread of a CPU.
+// Bound: after MOST_STEPS supersteps, MOST_ARCS arcs, or MOST_SLOW arcs of rows that a warp examines alone, the
+// kernel gives up: ids that have to go along a path of a million vertices, or rounds through a million parts,
+// take longer than one thread of a CPU; and so does a warp that goes through a row of millions of arcs in every
+// superstep. (Hubs are nearly always in the pivot's component, and their rows are visited by pushes only.)
 //
 // Lower bound, rmat22 (a = 2.4 M vertices with arcs, 65 M arcs): BEGIN reads 16 a and writes 4 n bytes; each
 // search looks at a few arcs a vertex, 32 bytes each; a trim reads offsets and some arcs of what is left:
@@ -59,13 +61,16 @@ enum StrongState : u32 {
     MEAN_DEGREE,  // the bits of a double
     MOST_STEPS,
     MOST_ARCS,
+    SLOW,  // arcs of long rows
+    MOST_SLOW,
 };
 
 // Sums over blocks.
-enum StrongCount : u32 { DONE, ARCS_SEEN, CHANGED };
+enum StrongCount : u32 { DONE, ARCS_SEEN, CHANGED, SLOW_ARCS };
 
 constexpr u32 ARCS_ALONE = 16;  // of a row that a lane examines before its warp helps
 constexpr u32 ARCS_AT_ONCE = 4;
+constexpr i64 SLOW_ROW = 4096;  // arcs that a warp may examine alone without being slow
 constexpr double TURN =
     0.05;  // a search pulls if a push visits more arcs than that share of a pull's
 constexpr u64 TRIMMED_SHARE = 32;  // trim again if one of so many was removed
@@ -124,7 +129,7 @@ struct Strong {
     const Team &team;
     StepBlock &block;
     const u64 *state;
-    u64 done = 0, examined = 0, changed = 0;
+    u64 done = 0, examined = 0, changed = 0, slow = 0;
 
     __device__ __forceinline__ Strong(const Arguments &given, const Team &with, StepBlock &in)
         : arguments(given), stage(given.stage), team(with), block(in), state(in.state) {}
@@ -139,6 +144,11 @@ struct Strong {
     }
     __device__ __forceinline__ u32 *frontier(u32 next) const {
         return arguments.frontiers[(static_cast<u32>(state[PARITY]) + next) & 1];
+    }
+
+    // Count the arcs of a row that the warp has examined alone.
+    __device__ __forceinline__ void thread_note_row(i64 arcs) {
+        if (arcs > SLOW_ROW && lane_id() == 0) slow += static_cast<u64>(arcs);
     }
 
     // Whether each lane's row has a target for which test(target, index) is true. All lanes take part.
@@ -166,7 +176,7 @@ struct Strong {
             const u32 whose = __ffs(waiting) - 1;
             i64 from = __shfl_sync(FULL_WARP, at, whose);
             const i64 to = __shfl_sync(FULL_WARP, end, whose);
-            const i64 owner = __shfl_sync(FULL_WARP, index, whose);
+            const i64 owner = __shfl_sync(FULL_WARP, index, whose), first = from;
             bool is_hit = false;
             for (; from < to && !is_hit; from += ARCS_A_WARP) {
                 bool here = false;
@@ -180,6 +190,7 @@ struct Strong {
                 is_hit = __any_sync(FULL_WARP, here);
             }
             if (lane_id() == whose) has = is_hit;
+            thread_note_row(from - first);
         }
         return has;
     }
@@ -214,6 +225,7 @@ struct Strong {
             for (u32 step = WARP / 2; step > 0; step /= 2)
                 here = min(here, __shfl_xor_sync(FULL_WARP, here, step));
             if (lane_id() == whose) least = min(least, here);
+            thread_note_row(to - from);
         }
         return least;
     }
@@ -440,6 +452,7 @@ struct Strong {
         warp_count(block, DONE, done);
         warp_count(block, ARCS_SEEN, examined);
         warp_count(block, CHANGED, changed);
+        warp_count(block, SLOW_ARCS, slow);
     }
 };
 
@@ -535,7 +548,10 @@ __device__ __forceinline__ void grid_strong_components(const Arguments &argument
         state[EXAMINED] += sums.counts[ARCS_SEEN];
         const u32 next = strong_next(phase, sums.counts[CHANGED], state);
         if (next == STOP) return STOP;
-        if (state[STEP] < state[MOST_STEPS] && state[EXAMINED] <= state[MOST_ARCS]) return next;
+        state[SLOW] += sums.counts[SLOW_ARCS];
+        if (state[STEP] < state[MOST_STEPS] && state[EXAMINED] <= state[MOST_ARCS] &&
+            state[SLOW] <= state[MOST_SLOW])
+            return next;
         state[GAVE_UP] = 1;
         return STOP;
     };

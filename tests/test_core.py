@@ -52,7 +52,10 @@ def test_core_numbers_are_those_of_the_definition(graph: Graph, threads: int) ->
     assert result.core.tolist() == naive_core_numbers(graph)
     assert result.core.dtype == np.int32
     assert result.degeneracy == max(result.core, default=0)
-    core, _ = cpu.core_numbers_on_cores(graph, threads, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "thread_count", lambda graph, threads: threads)
+        patch.setattr(cpu, "_ALONE_ARCS", 0)
+        core, _ = cpu.core_numbers_on_cores(graph, threads, None)
     np.testing.assert_array_equal(core, result.core)
     gw.verify_core_number(graph, result)
 
@@ -76,6 +79,7 @@ def test_results_do_not_depend_on_threads(
     if budget is not None:
         monkeypatch.setitem(cpu._PEEL, directed, peel.bind(_BUDGET=budget, _LOCAL=4, _CHUNK=2))
     monkeypatch.setattr(cpu, "thread_count", lambda graph, threads: threads)
+    monkeypatch.setattr(cpu, "_ALONE_ARCS", 0)
     for threads in (1, 2, 4):
         core, _ = cpu.core_numbers_on_cores(graph, threads, None)
         np.testing.assert_array_equal(core, expected)

@@ -1,15 +1,17 @@
-// Core numbers by peeling, on one device. CPU counterpart: cpu.py, which explains the method and has the invariants.
+// Core numbers by peeling, on one device. CPU counterpart: cpu.py, which explains the method and has
+// the invariants.
 //
-// A superstep scans the remaining vertices, or goes on with those that the superstep before has listed. A block
-// that removes a vertex keeps it in shared memory, and lowers the neighbours of all that it keeps, and of those
-// that are removed by this, before the devices meet: no superstep is needed for a chain of removals. What it keeps
-// in a superstep has a budget of arcs: further vertices are listed, and their rows are distributed over all blocks.
+// A superstep scans the remaining vertices, or goes on with those that the superstep before has listed.
+// A block that removes a vertex keeps it in shared memory, and lowers the neighbours of all that it
+// keeps, and of those that are removed by this, before the devices meet: no superstep is needed for a
+// chain of removals. What it keeps in a superstep has a budget of arcs: further vertices are listed,
+// and their rows are distributed over all blocks.
 //
-// Each block has a list of remaining vertices, which its scan compacts. They are dealt to blocks in turn, a warp's
-// worth at a time, since rows lie by descending length.
+// Each block has a list of remaining vertices, which its scan compacts. They are dealt to blocks in
+// turn, a warp's worth at a time, since rows lie by descending length.
 //
-// A vertex is removed by whichever block replaces NOT_REMOVED in `core`. Its degree may be lowered further in the same
-// superstep, by lanes that loaded it before; it stays at most its core number.
+// A vertex is removed by the block that replaces NOT_REMOVED in `core`. Its degree may be lowered
+// further in the same superstep, by lanes that loaded it before; it stays at most its core number.
 #pragma once
 
 #include "runtime/cuda/include/schedule.cuh"

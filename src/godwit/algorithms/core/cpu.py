@@ -40,6 +40,7 @@ from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range,
 _LEFT = np.int32(-1)  # core number of a vertex that is not removed
 _LOCAL = 4096  # vertices that a thread keeps for itself
 _BUDGET = 1 << 18  # arcs of the vertices that it keeps in one round
+_ALONE_ARCS = 1 << 21  # fewer are peeled by one thread: others gain less than barriers cost
 _AHEAD = 16  # arcs by which degrees are prefetched
 _CHUNK = 8  # vertices of the shared list that a thread claims at once
 _NO_DEGREE = 1 << 31  # above all degrees
@@ -63,7 +64,7 @@ def core_numbers_on_cores(
     :raises GraphTooLargeError: the arrays do not fit into memory
     """
     n = graph.vertex_count
-    threads = thread_count(graph, threads)
+    threads = 1 if graph.arc_count < _ALONE_ARCS else thread_count(graph, threads)
     require_memory((8 + 2 * graph.targets.itemsize) * n, f"core numbers of {n:,} vertices")
     reverse = in_arcs(graph) if graph.directed else graph
     core = np.full(n, _LEFT)
@@ -137,15 +138,15 @@ def _lower(
         if arc < near:
             prefetch(degree, targets[_at(arc + _AHEAD)])
         target = targets[_at(arc)]
-        if load_relaxed(degree, target) > k:
-            if size == 1:
-                before = degree[_at(target)]
-                degree[_at(target)] = before - 1
-            else:
-                before = fetch_add(degree, target, np.int32(-1))
-            if before == k + 1 and compare_exchange(core, target, _LEFT, np.int32(k)):
-                removed += 1
-                count, room = _keep(target, own, count, room, shared, lengths)
+        before = load_relaxed(degree, target)
+        if size == 1:
+            # Without a branch: half of the neighbours are removed already, in no pattern.
+            degree[_at(target)] = before - np.int32(before > k)
+        elif before > k:
+            before = fetch_add(degree, target, np.int32(-1))
+        if before == k + 1 and compare_exchange(core, target, _LEFT, np.int32(k)):
+            removed += 1
+            count, room = _keep(target, own, count, room, shared, lengths)
     return count, room, removed
 
 

@@ -1,15 +1,18 @@
-// Greedy passes over vertices in an order, on one device. CPU counterpart: cpu.py; __init__.py explains the method.
+// Greedy passes over vertices in an order, on one device. CPU counterpart: cpu.py; __init__.py explains
+// the method.
 //
-// Warps take vertices in the order, a few at a time, and wait for neighbours that come first. Waits end: all blocks
-// of the grid are resident, all vertices before one that is taken are taken, a warp decides its vertices in the order,
-// and the first vertex that is not decided waits for none. A superstep decides a part of the order, so that the kernel
-// can leave between two.
+// Warps take vertices in the order, a few at a time, and wait for neighbours that come first. Waits
+// end: all blocks of the grid are resident, all vertices before one that is taken are taken, a warp
+// decides its vertices in the order, and the first vertex that is not decided waits for none. A
+// superstep decides a part of the order, so that the kernel can leave between two.
 //
-// Rows lie by descending degree, as far as `is_sorted` says, and so do the vertices of the order: ascending for
-// sets, descending for colours. `bound` of a vertex delimits the positions of its degree, so that the part of a row
-// behind it, whose vertices all come later, is not read: a set's rows are read from the end, colours' from the head.
+// Rows lie by descending degree, as far as `is_sorted` says, and so do the vertices of the order:
+// ascending for sets, descending for colours. `bound` of a vertex delimits the positions of its degree,
+// so that the part of a row behind it, whose vertices all come later, is not read: a set's rows are
+// read from the end, colours' from the head.
 //
-// A decision is one word, which is read past the first-level cache; nothing else is read of what others write.
+// A decision is one word, which is read past the first-level cache; nothing else is read of what others
+// write.
 #pragma once
 
 #include "runtime/cuda/include/warp.cuh"
@@ -21,12 +24,12 @@ constexpr i32 OPEN = -1;                 // decision of a vertex that is not dec
 constexpr u32 WINDOW = WARP * 32;        // colours that a warp compares at once, as bits
 constexpr u32 MOST_WARPS = 1024 / WARP;  // of a block
 
-// Pauses of a warp that waits: none while decisions that it waits for come in, else longer and longer, so that warps
-// that are far from their turn leave the memory's bandwidth to others.
+// Pauses of a warp that waits: none while decisions that it waits for come in, else longer and longer,
+// so that warps that are far from their turn leave the memory's bandwidth to others.
 constexpr u32 PAUSE_STEP_NS = 32, LONGEST_PAUSE_NS = 512;
 
-// Vertices that a warp takes at once, so that loads of their rows overlap; one of the first of a colouring, whose
-// chains of waits are long.
+// Vertices that a warp takes at once, so that loads of their rows overlap; one of the first of a
+// colouring, whose chains of waits are long.
 constexpr u32 BATCH = 8;
 constexpr i64 SINGLES = 1 << 16;
 
@@ -64,8 +67,8 @@ __device__ __forceinline__ void team_open(const Arguments &arguments, const Team
     }
 }
 
-// Wait for the decisions of neighbours in the lanes that say so. Lanes of a set stop waiting when one has found a
-// member. All lanes participate.
+// Wait for the decisions of neighbours in the lanes that say so. Lanes of a set stop waiting when one
+// has found a member. All lanes participate.
 __device__ __forceinline__ void warp_await(const i32 *place, bool waits, i32 &value) {
     for (u32 pause_ns = 0; __any_sync(FULL_WARP, waits);) {
         if (!COLORS && __any_sync(FULL_WARP, value > 0)) break;
@@ -93,9 +96,10 @@ struct Turn {
     }
 };
 
-// Visit the decisions of the neighbours in a row that come before a vertex, until `visit` returns true, in all lanes
-// alike. Lanes without such a neighbour pass OPEN. A first pass does not wait, and a second one, with waiting,
-// visits the part of the row that had open neighbours: long rows are read while others decide.
+// Visit the decisions of the neighbours in a row that come before a vertex, until `visit` returns true,
+// in all lanes alike. Lanes without such a neighbour pass OPEN. A first pass does not wait, and a
+// second one, with waiting, visits the part of the row that had open neighbours: long rows are read
+// while others decide.
 template <class Visit>
 __device__ __forceinline__ bool warp_visit_row(const Arguments &arguments, const Turn &turn,
                                                const Id *targets, i64 begin, i64 end, u64 &visited,

@@ -24,7 +24,8 @@ class RunStatistics:
         (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
         supersteps), ``"direction-optimizing"`` (BFS, SSSP), ``"pull"`` (PageRank), ``"brandes"``
         (betweenness), ``"bit-parallel"`` or ``"side by side"`` (searches from many sources at once, in the
-        bits of words or each on its own), or ``"step program"``
+        bits of words or each on its own), ``"filter-kruskal"`` or ``"boruvka"`` (spanning forests),
+        ``"random walks"``, or ``"step program"``
     :param seconds: time by phase, for those that happened: ``read``, ``partition``, ``place``, ``upload``
         (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
         ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``exchange``

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from godwit.cli.facts import Facts, graph_facts
@@ -55,11 +55,10 @@ class _WalksQuery(GraphQuery):
         from godwit.worker.options import query_options
 
         graph = self.load(display)
-        sources: Any = [parse_vertex(text, graph, "source") for text in self.sources]
-        if not sources:
-            sources = graph.ids.of(np.arange(graph.vertex_count))
-        sources = [source for source in sources for _ in range(self.repetitions)]
+        sources = [parse_vertex(text, graph, "source") for text in self.sources]
         query = walk_query(graph, sources, **self.given)
+        begins = query.sources if sources else np.arange(graph.vertex_count)
+        query = replace(query, sources=np.repeat(begins, self.repetitions))
         timeout_s, devices = self.run_arguments["timeout_s"], self.run_arguments["devices"]
         with display.bar("running walks") as progress:
             options = query_options(timeout_s=timeout_s, progress=progress)

@@ -1,6 +1,6 @@
 """Random walks on the CPU: each thread takes walks in groups, whose memory accesses overlap.
 
-An arc of a vertex is drawn as ``word % degree``, or by a binary search for ``unit(word) * total`` in the
+An arc of a vertex is drawn as ``word % degree``, or by a search for ``unit(word) * total`` in the
 sums of weights up to each arc. A biased step (node2vec: Grover, Leskovec, KDD 2016) draws such an arc and
 accepts it with the probability of its bias over the largest bias (rejection: KnightKing, Yang et al., SOSP
 2019). After :data:`TRIES` rejections the sums of weight times bias of all arcs are computed, and an arc is
@@ -62,10 +62,23 @@ def _draw(sums: Any, begin: Any, end: Any, word: Any) -> Any:
     total = sums[end - 1]
     if total == 0:
         return np.int64(-1)
-    wanted = unit(word) * total
+    share = unit(word)
+    wanted = share * total
+    # The first arc whose sum is above, or is the total, is near that share of the row if weights are alike.
     low = begin
     high = end - 1
-    while low < high:  # the first arc whose sum is above, or is the total
+    guess = begin + np.int64(share * np.float64(end - begin))
+    step = np.int64(1)
+    while step <= high - low:
+        middle = min(max(guess, low), high - 1)
+        if sums[middle] > wanted or sums[middle] == total:
+            high = middle
+            guess = middle - step
+        else:
+            low = middle + 1
+            guess = middle + step
+        step *= 4
+    while low < high:
         middle = (low + high) >> 1
         if sums[middle] > wanted or sums[middle] == total:
             high = middle

@@ -48,9 +48,22 @@ struct Walker {
         if (!sums) return begin + static_cast<i64>(word % static_cast<u64>(end - begin));
         const double total = sums[end - 1];
         if (total == 0) return -1;
-        const double wanted = __dmul_rn(thread_unit(word), total);
+        const double share = thread_unit(word), wanted = __dmul_rn(share, total);
+        // The first arc whose sum is above, or is the total, is near that share of the row if weights are
+        // alike.
         i64 low = begin, high = end - 1;
-        while (low < high) {  // the first arc whose sum is above, or is the total
+        i64 guess = begin + static_cast<i64>(share * static_cast<double>(end - begin));
+        for (i64 step = 1; step <= high - low; step *= 4) {
+            const i64 middle = min(max(guess, low), high - 1);
+            if (sums[middle] > wanted || sums[middle] == total) {
+                high = middle;
+                guess = middle - step;
+            } else {
+                low = middle + 1;
+                guess = middle + step;
+            }
+        }
+        while (low < high) {
             const i64 middle = (low + high) >> 1;
             if (sums[middle] > wanted || sums[middle] == total)
                 high = middle;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import math
 import os
@@ -24,6 +25,7 @@ from godwit.dataflow.operators import adapt
 from godwit.errors import OperatorError
 from godwit.runtime.cpu import compile as kernel_module
 from godwit.runtime.cpu.compile import Kernel, content_key
+from godwit.runtime.cpu.compile_time import compiling
 from godwit.runtime.cpu.team import ABORT, Team, barrier, borrowed_team, new_control, run_team
 
 SCALE = 3
@@ -153,6 +155,26 @@ def test_the_first_search_compiles_in_a_second_process(
         monkeypatch.setenv("GODWIT_CACHE", str(tmp_path / command))
         with ahead.search_ahead(command, spec, "cpu") as process:
             assert process.wait(graph, predecessors=False) == 0.0
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_cycles_are_not_collected_while_code_is_compiled(
+    was_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "SCALE", 8 + was_on)  # a kernel of its own
+    monkeypatch.setenv("GODWIT_CACHE", os.devnull)
+    before = gc.isenabled()
+    on: list[bool] = []
+    try:
+        (gc.enable if was_on else gc.disable)()
+        with compiling():
+            on.append(gc.isenabled())
+            Kernel(_scaled)(np.arange(4))
+            on.append(gc.isenabled())
+        on.append(gc.isenabled())
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert on == [False, False, was_on]
 
 
 def test_an_unwritable_cache_still_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from godwit.algorithms.checks import check_graph, fail
 from godwit.algorithms.similarity.result import SimilarityResult
 from godwit.algorithms.triangles.rows import simple_graph
+from godwit.dtypes import as_count
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 
@@ -46,7 +47,7 @@ def verify_similarity(graph: Graph, result: SimilarityResult, *, seed: int = 0) 
     offsets, targets = simple.offsets, simple.targets
     degree = np.diff(offsets)
     steps = checked = 0
-    for number in np.random.default_rng(seed).permutation(len(result.positions)):
+    for number in np.random.default_rng(as_count(seed, "seed")).permutation(len(result.positions)):
         u, v = (int(one) for one in result.positions[number])
         steps += int(degree[u] + degree[v]) + _CALL_STEPS
         if steps > _MOST_STEPS and checked:

@@ -41,7 +41,7 @@ def verify_triangles(
     counts = checked_array(triangles, graph.vertex_count, "triangles", "iu")
     if (v := first_true(counts < 0)) is not None:
         fail(f"vertex {v} has {counts[v]} triangles")
-    if total is not None and 3 * total != int(counts.sum()):
+    if total is not None and 3 * as_count(total, "total") != int(counts.sum()):
         fail(
             f"there are {total} triangles, but vertices have {int(counts.sum())} in all, not 3 times that"
         )

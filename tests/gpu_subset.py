@@ -213,6 +213,44 @@ def run_structure(devices: list[str]) -> None:
                 check(f"{function.__name__} {name}, {gpu=}", found, wanted)
 
 
+def run_triangles(devices: list[str]) -> None:
+    """Triangles, clustering and similarity: long and short rows, with values and without."""
+    wide: Any = gw.generators.rmat(9, 16, seed=1, weights=(1, 9))
+    clique, hub = gw.generators.complete(300), gw.generators.star(5000)
+    for name, graph in {"wide": wide, "clique": clique, "hub": hub}.items():
+        for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
+            counts = gw.triangles(graph, devices="cpu").triangles
+            check(
+                f"triangles {name}, {gpu=}",
+                gw.triangles(graph, devices=devices, gpu=gpu).triangles,
+                counts,
+            )
+            shares = gw.clustering(graph, devices="cpu").clustering
+            found = gw.clustering(graph, devices=devices, gpu=gpu).clustering
+            check(f"clustering {name}, {gpu=}", found, shares, 1e-9)
+    pairs = np.random.default_rng(1).integers(0, wide.vertex_count, (500, 2))
+    for function in (gw.jaccard, gw.adamic_adar):
+        wanted = function(wide, pairs, devices="cpu").score
+        check(f"{function.__name__}", function(wide, pairs, devices=devices).score, wanted, 1e-9)
+        every = function(wide, above=0.1, devices=devices)
+        wanted = function(wide, above=0.1, devices="cpu")
+        check(f"{function.__name__}, all pairs", every.score, wanted.score, 1e-9)
+
+
+def run_strong(devices: list[str]) -> None:
+    """Strong components and generations: a large component, many small ones, long rows, none."""
+    graphs = {
+        "wide": gw.generators.rmat(10, 8, seed=1, symmetrize=False),
+        "thin": gw.generators.rmat(10, 1, seed=1, symmetrize=False),
+        "cycle": gw.Graph.from_edges(range(300), [*range(1, 300), 0]),
+    }
+    for name, graph in graphs.items():
+        for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
+            wanted = gw.strongly_connected_components(graph, devices="cpu").label
+            found = gw.strongly_connected_components(graph, devices=devices, gpu=gpu).label
+            check(f"strong components {name}, {gpu=}", found, wanted)
+
+
 def run_step_programs(devices: list[str]) -> None:
     """A program with most operators, and one with arcs."""
     from k_core import core_numbers
@@ -347,6 +385,8 @@ SUPERSTEPS = {
     "ranks": run_ranks,
     "unions": run_unions,
     "structure": run_structure,
+    "triangles": run_triangles,
+    "strong": run_strong,
     "dependencies": run_dependencies,
     "step-programs": run_step_programs,
     "forests": run_forests,

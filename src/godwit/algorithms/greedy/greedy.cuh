@@ -28,10 +28,9 @@ constexpr u32 MOST_WARPS = 1024 / WARP;  // of a block
 // so that warps that are far from their turn leave the memory's bandwidth to others.
 constexpr u32 PAUSE_STEP_NS = 32, LONGEST_PAUSE_NS = 512;
 
-// Vertices that a warp takes at once, so that loads of their rows overlap; one of the first of a
-// colouring, whose chains of waits are long.
+// Vertices that a warp takes at once, so that loads of their rows overlap; one in the first superstep of a
+// colouring, whose chains of waits are long (rmat22 on an H100: 10.3 ms, 17.9 if 2^16 were taken one by one).
 constexpr u32 BATCH = 8;
-constexpr i64 SINGLES = 1 << 16;
 
 enum GreedyPhase : u32 { GREEDY_BEGIN, GREEDY_DECIDE };
 
@@ -182,8 +181,7 @@ __device__ __forceinline__ bool takes_singles(u64 first) { return COLORS && firs
 
 // Return the number of vertices that the superstep decides which begins with rank `first`.
 __device__ __forceinline__ u64 step_amount(const Arguments &arguments, u64 first) {
-    const i64 most = takes_singles(first) ? min(arguments.chunk, SINGLES) : arguments.chunk;
-    return static_cast<u64>(min(arguments.count - static_cast<i64>(first), most));
+    return static_cast<u64>(min(arguments.count - static_cast<i64>(first), arguments.chunk));
 }
 
 __device__ __forceinline__ void team_decide(const Arguments &arguments, StepBlock &block,

@@ -20,6 +20,7 @@ from godwit.algorithms import (
     betweenness,
     bfs,
     closeness,
+    communities,
     components,
     distances,
     eccentricity,
@@ -35,8 +36,8 @@ from godwit.errors import InputError
 from godwit.graph.generators import spec
 
 _FUNCTIONS = [
-    betweenness, bfs, closeness, components, distances, eccentricity, eigenvector, filtering, hits, katz,
-    pagerank, sssp, spec,
+    betweenness, bfs, closeness, communities, components, distances, eccentricity, eigenvector, filtering,
+    hits, katz, pagerank, sssp, spec,
 ]  # fmt: skip
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "errors", "frontier", "generators", "policies")

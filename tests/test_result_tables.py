@@ -38,6 +38,7 @@ RESULTS: dict[str, Any] = {
     "hits": lambda: gw.hits(GRAPH),
     "katz": lambda: gw.katz_centrality(GRAPH, weighted=False),
     "components": lambda: gw.connected_components(GRAPH),
+    "communities": lambda: gw.label_propagation(GRAPH, variant="cdlp"),
     "run": lambda: gw.run(LEVELS, GRAPH, {NAMES[0]: 0}),
     "steps": lambda: STEPS.run(GRAPH),
 }

@@ -11,6 +11,12 @@ from godwit.algorithms.bfs import bfs as bfs
 from godwit.algorithms.closeness import closeness_centrality as closeness_centrality
 from godwit.algorithms.closeness import harmonic_centrality as harmonic_centrality
 from godwit.algorithms.closeness.result import ClosenessResult as ClosenessResult
+from godwit.algorithms.communities import label_propagation as label_propagation
+from godwit.algorithms.communities import leiden as leiden
+from godwit.algorithms.communities import louvain as louvain
+from godwit.algorithms.communities import modularity as modularity
+from godwit.algorithms.communities.result import CommunitiesResult as CommunitiesResult
+from godwit.algorithms.communities.verify import verify_communities as verify_communities
 from godwit.algorithms.components import connected_components as connected_components
 from godwit.algorithms.components import (
     connected_components_of_edges as connected_components_of_edges,

@@ -136,6 +136,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
     searched = gw.bfs(UNDIRECTED, 0, devices="cpu:0")
     weighted = gw.sssp(GRAPH, 0, devices="cpu:0")
     components = gw.connected_components(UNDIRECTED, devices="cpu:0")
+    communities = gw.louvain(UNDIRECTED, devices="cpu:0")
     ranks = gw.pagerank(UNDIRECTED, devices="cpu:0")
     between = gw.betweenness_centrality(UNDIRECTED, devices="cpu:0", edges=True)
     scores = gw.hits(GRAPH, devices="cpu:0")
@@ -158,6 +159,10 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
         ),
+        "louvain": Target(gw.louvain, {**on_one, "graph": UNDIRECTED}),
+        "leiden": Target(gw.leiden, {**on_one, "graph": UNDIRECTED}),
+        "label_propagation": Target(gw.label_propagation, {**on_one, "graph": UNDIRECTED}),
+        "modularity": Target(gw.modularity, {"graph": UNDIRECTED, "labels": [0, 0, 1, 1]}),
         "run": Target(gw.run, {**on_one, "program": PROGRAM, "start": {0: 0}}),
         "WorkerOptions": Target(gw.WorkerOptions, {"delta": 2.0, "window": 1}),
         "run of steps": Target(LEVEL.run, on_one),
@@ -255,6 +260,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "verify_connected_components": Target(
             gw.verify_connected_components, {"graph": UNDIRECTED, "label": components.label}
         ),
+        "verify_communities": Target(
+            gw.verify_communities, {"graph": UNDIRECTED, "label": communities.label}
+        ),
         "verify_betweenness_centrality": Target(
             gw.verify_betweenness_centrality,
             {"graph": UNDIRECTED, "centrality": between.centrality},
@@ -289,6 +297,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "position": {"id": "a"},
         "positions": {"ids": ["a", "b"]},
         "path_to": {"target": 3, "vertex": 3},
+        "members": {"community": 0},
     }
     owners = {
         "Graph": GRAPH,
@@ -296,6 +305,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "BFS": searched,
         "SSSP": weighted,
         "components": components,
+        "communities": communities,
         "PageRank": ranks,
         "betweenness": between,
         "Partition": gw.partition(GRAPH, 2, "contiguous"),
@@ -347,6 +357,7 @@ UNTRIED = {
             "BetweennessResult",
             "CentralityResult",
             "ClosenessResult",
+            "CommunitiesResult",
             "ComponentsResult",
             "DistancesResult",
             "EccentricityResult",

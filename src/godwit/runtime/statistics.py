@@ -24,7 +24,7 @@ class RunStatistics:
         (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
         supersteps), ``"direction-optimizing"`` (BFS, SSSP), ``"pull"`` (PageRank), ``"brandes"``
         (betweenness), ``"bit-parallel"`` or ``"side by side"`` (searches from many sources at once, in the
-        bits of words or each on its own), or ``"step program"``
+        bits of words or each on its own), ``"step program"``, or the name of the algorithm (``"louvain"``)
     :param seconds: time by phase, for those that happened: ``read``, ``partition``, ``place``, ``upload``
         (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
         ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``exchange``
@@ -45,7 +45,7 @@ class RunStatistics:
     :param delta: width of a priority bucket
     :param hops: arcs that a GPU's block may follow from a vertex before all blocks synchronize
     :param window: buckets that a device may run ahead
-    :param levels: levels of a level-synchronous search
+    :param levels: levels of a level-synchronous search, or of communities
     :param growths: times that memory for frontiers was enlarged
     :param frontier_bytes: bytes of frontiers' queues on GPUs: of a search in supersteps at
         its end, of a step program all along

@@ -23,7 +23,8 @@ _NOT_IN_NX_CUGRAPH = {
     "average_shortest_path_length", "bellman_ford_predecessor_and_distance",
     "betweenness_centrality_subset", "bidirectional_dijkstra", "center", "closeness_centrality",
     "diameter", "dijkstra_predecessor_and_distance", "eccentricity", "global_efficiency",
-    "harmonic_centrality", "multi_source_dijkstra", "multi_source_dijkstra_path",
+    "harmonic_centrality", "leiden_partitions", "louvain_partitions", "modularity",
+    "multi_source_dijkstra", "multi_source_dijkstra_path",
     "multi_source_dijkstra_path_length", "periphery", "radius", "voronoi_cells",
 }  # fmt: skip
 """Functions of ours that nx-cugraph 26.08 does not have, by its own table."""

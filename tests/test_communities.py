@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import godwit as gw
+from godwit.cli.application import app
 from godwit.dtypes import Array
 from godwit.errors import InputError, RunTimeoutError, VerificationError
 from godwit.graph.csr import Graph
@@ -306,6 +309,69 @@ class TestRefusals:
         seen: list[int] = []
         gw.leiden(graph, progress=seen.append, iterations=3)
         assert seen == sorted(seen)
+
+
+@pytest.mark.filterwarnings("ignore:.*conversions to backend graphs:UserWarning")
+class TestNetworkX:
+    def test_communities(self) -> None:
+        graph = nx.connected_caveman_graph(12, 6)
+        for method in (nx.community.louvain_communities, nx.community.leiden_communities):
+            found = method(graph, seed=4, backend="godwit")
+            assert nx.community.is_partition(graph, found)
+            assert found == method(graph, seed=4, backend="godwit")
+            value = nx.community.modularity(graph, found, backend="networkx")
+            assert value > 0.75
+            assert nx.community.modularity(graph, found, backend="godwit") == pytest.approx(value)
+        found = nx.community.label_propagation_communities(graph, backend="godwit")
+        assert nx.community.is_partition(graph, found)
+
+    def test_levels(self) -> None:
+        graph = nx.path_graph(60)
+        levels = list(nx.community.louvain_partitions(graph, seed=1, backend="godwit"))
+        assert len(levels) > 1
+        for number, level in enumerate(levels, 1):
+            found = nx.community.louvain_communities(
+                graph, seed=1, max_level=number, backend="godwit"
+            )
+            assert found == level
+
+    def test_directed_graphs_are_left_to_networkx(self) -> None:
+        with pytest.raises(NotImplementedError):
+            nx.community.louvain_partitions(nx.DiGraph([(0, 1)]), backend="godwit")
+        with pytest.raises(nx.community.quality.NotAPartition):
+            nx.community.modularity(nx.path_graph(3), [{0}, {0, 1, 2}], backend="godwit")
+
+
+class TestCommands:
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["louvain", "grid:12x12", "--resolution", "2"],
+            ["leiden", "grid:12x12", "--objective", "cpm", "--resolution", "0.1"],
+            ["labels", "grid:12x12"],
+            ["labels", "rmat:6,symmetrize=false", "--variant", "cdlp"],
+        ],
+    )
+    def test_json(self, arguments: list[str], tmp_path: Path) -> None:
+        target = tmp_path / "labels.npy"
+        picture = tmp_path / "sizes.svg"
+        ran = CliRunner().invoke(
+            app, [*arguments, "--json", "--verify", "-o", str(target), "--plot", str(picture)]
+        )
+        assert ran.exit_code == 0, ran.output
+        facts = json.loads(ran.stdout)
+        labels = np.load(target)
+        assert facts["verified"]
+        assert facts["communities"] == labels.max() + 1
+        assert facts["top"][0]["vertices"] == np.bincount(labels)[0]
+        assert picture.read_text().startswith("<?xml")
+
+    def test_text(self) -> None:
+        ran = CliRunner().invoke(app, ["leiden", "grid:9x9", "--seed", "2"])
+        assert ran.exit_code == 0
+        assert "modularity 0.6" in ran.stdout
+        refused = CliRunner().invoke(app, ["leiden", "grid:9x9", "--objective", "x"])
+        assert (refused.exit_code, refused.stdout) == (2, "")
 
 
 @pytest.mark.gpu

@@ -36,6 +36,8 @@ _NOT_NEGATIVE = "Lengths must not be negative."
 _BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
 _AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijkstra's algorithm."
 _NO_SORTING = "``sort_neighbors`` is not taken."
+_COMMUNITIES = "For undirected graphs. Weights must not be negative. Seeds give other communities."
+_LOUVAIN = f"{_COMMUNITIES} ``threshold`` does not count."
 
 FUNCTIONS = {
     "all_pairs_bellman_ford_path": Function("weighted", MANY, _AS_DIJKSTRA, devices=True),
@@ -121,6 +123,14 @@ FUNCTIONS = {
     "katz_centrality": Function(
         "centrality", MANY, "``nstart`` needs a value for every node.", devices=True
     ),
+    "label_propagation_communities": Function(
+        "communities", MANY, "Classes of nodes by a hash, not by a colouring: other communities."
+    ),
+    "leiden_communities": Function("communities", MANY, _COMMUNITIES),
+    "leiden_partitions": Function("communities", MANY, _COMMUNITIES),
+    "louvain_communities": Function("communities", MANY, _LOUVAIN),
+    "louvain_partitions": Function("communities", MANY, _LOUVAIN),
+    "modularity": Function("communities", 3, "Weights must not be negative."),
     "multi_source_dijkstra": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path_length": Function("weighted", MANY, _NOT_NEGATIVE, devices=True),

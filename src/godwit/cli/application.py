@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from godwit.cli import (
     betweenness,
     closeness,
+    communities,
     components,
     convert,
     devices,
@@ -166,6 +167,9 @@ for _name, _function, *_epilog_parts in (
     ("harmonic", closeness.closeness, closeness.HARMONIC_EXAMPLES),
     ("eccentricity", closeness.closeness, closeness.ECCENTRICITY_EXAMPLES),
     ("components", components.components, components.EXAMPLES),
+    ("louvain", communities.louvain, communities.LOUVAIN_EXAMPLES),
+    ("leiden", communities.leiden, communities.LEIDEN_EXAMPLES),
+    ("labels", communities.labels, communities.LABELS_EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),
     ("generate", convert.generate, convert.GENERATE_EXAMPLES, convert.GENERATORS_HELP),

@@ -135,7 +135,7 @@ def leiden(
     reading: ReadingOptions,
     resolution: float = 1.0,
     objective: str = "modularity",
-    iterations: int = 2,
+    iterations: int = 1,
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
@@ -149,7 +149,7 @@ def leiden(
 
     :param resolution: More than 1: smaller communities; with cpm the density that communities exceed.
     :param objective: modularity, or cpm (constant Potts model).
-    :param iterations: Times that all begins with the communities found so far.
+    :param iterations: With 2 and more, all begins again with the communities found, which is better.
     :param seed: Of the order in which vertices move.
     :param ignore_weights: Each edge counts 1.
     """

@@ -246,8 +246,12 @@ def _move_by_class(
             new = chosen[_at(i)]
             if new != old:
                 label[_at(v)] = new
-                fetch_add(total, old, -mass[_at(v)])
-                fetch_add(total, new, mass[_at(v)])
+                if size == 1:
+                    total[_at(old)] -= mass[_at(v)]
+                    total[_at(new)] += mass[_at(v)]
+                else:
+                    fetch_add(total, old, -mass[_at(v)])
+                    fetch_add(total, new, mass[_at(v)])
                 moves += 1
             else:
                 chosen[_at(i)] = n

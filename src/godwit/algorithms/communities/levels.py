@@ -4,7 +4,7 @@ Louvain (Blondel, Guillaume, Lambiotte, Lefebvre, J. Stat. Mech. P10008, 2008): 
 communities, then make a vertex of each community, until none moves. On the way back down, vertices of each
 level move again (multilevel refinement: Rotta, Noack, ACM JEA 16, 2011). Leiden (Traag, Waltman, van Eck,
 Sci. Rep. 9:5233, 2019) refines the communities into connected parts first, makes a vertex of each part,
-which begins in its community, and begins again with the communities that it has found.
+which begins in its community, and can begin again with the communities that it has found.
 """
 
 from __future__ import annotations

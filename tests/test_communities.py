@@ -89,9 +89,21 @@ class TestEverywhere:
         graph = crowd.with_random_weights(0.5, 2.0, seed=2)
         assert graph.weights is not None
         expected = method(graph).label
-        for factor in (2.0**-900, 2.0**900):
+        for factor in (2.0**-1020, 2.0**-900, 2.0**900, 2.0**1020):
             found = method(graph.with_weights(graph.weights * factor))
             np.testing.assert_array_equal(found.label, expected)
+
+    def test_sums_of_weights_beyond_64_bits(self) -> None:
+        graph = gw.generators.path(6)
+        heavy = graph.with_weights(np.full(graph.arc_count, 2**62))
+        found = gw.leiden(heavy)
+        gw.verify_communities(heavy, found)
+        np.testing.assert_array_equal(found.label, gw.leiden(graph).label)
+        tiny = graph.with_weights(np.full(graph.arc_count, 5e-324))
+        np.testing.assert_array_equal(gw.leiden(tiny).label, found.label)
+        none = graph.with_weights(np.zeros(graph.arc_count))
+        assert gw.leiden(none).count in (1, 6)
+        assert math.isnan(gw.leiden(none).modularity)
 
     def test_weights_count(self) -> None:
         # A path whose middle edges are heavy, or light.

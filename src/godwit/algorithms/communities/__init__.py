@@ -262,7 +262,7 @@ def _first_level(
     """Return the level of the graph itself, and the factor of scores (cpu.py)."""
     if objective == "cpm":
         ones = frozen(np.ones(len(strength), np.int64))
-        return Level(arcs.rows, ones), resolution * arcs.scale
+        return Level(arcs.rows, ones), arcs.scaled(resolution)
     if objective == "labels":
         return Level(arcs.rows, strength), 0.0
     return Level(arcs.rows, strength), resolution / max(1, int(strength.sum()))

@@ -81,8 +81,13 @@ class Cores:
         self._poll = poll
         self._factor = factor
         self._word = seed % 2**64
-        needed = n * (self._threads * (8 + ids.itemsize) + 8 + 6 * ids.itemsize)
-        require_memory(needed, f"communities of {n:,} vertices")
+        each, shared = n * (8 + ids.itemsize), n * (8 + 6 * ids.itemsize)
+        while (
+            self._threads > 1
+            and config.missing_memory_bytes(self._threads * each + shared) is not None
+        ):
+            self._threads -= 1
+        require_memory(self._threads * each + shared, f"communities of {n:,} vertices")
         self._sums = np.zeros((self._threads, n), np.int64)
         self._touched = np.empty((self._threads, n), ids)
         self.visits = 0

@@ -31,11 +31,18 @@ class WeightedRows:
     """Arcs of a graph with weights that are integers.
 
     :param rows: the arcs; no weights for 1 each
-    :param scale: what 1 is in ``rows.weights``: a power of two
+    :param exponent: 1 is 2**exponent in ``rows.weights``
     """
 
     rows: cpu.Rows
-    scale: float
+    exponent: int
+
+    def scaled(self, number: float) -> float:
+        """Return what a number is among the weights of ``rows``; infinity where it is too large."""
+        try:
+            return math.ldexp(number, self.exponent)
+        except OverflowError:
+            return math.inf
 
 
 def on_threads(
@@ -99,19 +106,20 @@ def weighted_rows(graph: Graph, weighted: Any, what: str) -> WeightedRows:
     begins, ends = frozen(offsets[:-1]), frozen(offsets[1:])
     none = frozen(np.empty(0, np.int64))
     if not uses_weights(graph, weighted):
-        return WeightedRows(cpu.Rows(begins, ends, graph.targets, none), 1.0)
-    weights, scale = graph.cached("integer weights", lambda: _integer_weights(graph, what))
+        return WeightedRows(cpu.Rows(begins, ends, graph.targets, none), 0)
+    weights, exponent = graph.cached("integer weights", lambda: _integer_weights(graph, what))
     if len(weights) == 0:
         weights = none
-    return WeightedRows(cpu.Rows(begins, ends, graph.targets, weights), scale)
+    return WeightedRows(cpu.Rows(begins, ends, graph.targets, weights), exponent)
 
 
-def _integer_weights(graph: Graph, what: str) -> tuple[Array, float]:
+def _integer_weights(graph: Graph, what: str) -> tuple[Array, int]:
+    """Return weights as integers, and the exponent of the power of two that they are multiplied by."""
     weights = graph.weights
     assert weights is not None
     m = len(weights)
     if m == 0:
-        return frozen(np.empty(0, np.int64)), 1.0
+        return frozen(np.empty(0, np.int64)), 0
     least, largest = weights.min(), weights.max()
     if not (least >= 0 and largest < math.inf):
         arc = int(np.argmax(~((weights >= 0) & (weights < math.inf))))
@@ -126,10 +134,10 @@ def _integer_weights(graph: Graph, what: str) -> tuple[Array, float]:
     rough = int(np.rint(np.ldexp(weights.astype(np.float64), shift)).astype(np.int64).sum()) + m
     total_bits = rough.bit_length() - shift  # the sum is below 2**total_bits
     if weights.dtype.kind in "iu" and total_bits <= _SUM_BITS:
-        return frozen(weights, np.int64), 1.0
-    shift = min(_SUM_BITS - total_bits, 1000)
+        return frozen(weights, np.int64), 0
+    shift = _SUM_BITS - total_bits
     scaled = np.rint(np.ldexp(weights.astype(np.float64), shift)).astype(np.int64)
-    return frozen(scaled), math.ldexp(1.0, shift)
+    return frozen(scaled), shift
 
 
 def strengths(rows: cpu.Rows) -> Array:
@@ -181,4 +189,4 @@ def potts_quality(weighted: WeightedRows, label: Array, resolution: float) -> fl
     inside = int(sum(run_team(cpu.inner_weight, *weighted.rows, frozen(label), threads=threads)))
     sizes = np.bincount(label).astype(np.int64)
     pairs = int((sizes * (sizes - 1) // 2).sum())
-    return inside / 2 / weighted.scale - resolution * pairs
+    return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs

@@ -36,7 +36,7 @@ _NOT_NEGATIVE = "Lengths must not be negative."
 _BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
 _AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijkstra's algorithm."
 _NO_SORTING = "``sort_neighbors`` is not taken."
-_COMMUNITIES = "For undirected graphs. Weights must not be negative. Seeds give other communities."
+_COMMUNITIES = "Weights must not be negative. Seeds give other communities."
 _LOUVAIN = f"{_COMMUNITIES} ``threshold`` does not count."
 
 FUNCTIONS = {

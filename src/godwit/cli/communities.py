@@ -104,7 +104,7 @@ def louvain(
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
-    """Communities of high modularity in an undirected graph, by Louvain's method, on the CPU.
+    """Communities of high modularity, by Louvain's method, on the CPU.
 
     A seed gives the same communities on every machine. Edges count by their weights, if the graph has
     weights.
@@ -139,7 +139,7 @@ def leiden(
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
-    """Communities in an undirected graph by Leiden's method, on the CPU: better than Louvain's.
+    """Communities by Leiden's method, on the CPU: better than Louvain's.
 
     A seed gives the same communities on every machine. Edges count by their weights, if the graph has
     weights.
@@ -184,8 +184,8 @@ def labels(
     Files: .npy holds the community of each vertex, in the order of the vertices: from 0, the largest
     first; .csv and .parquet have columns vertex, numbered as in the file of the graph, and community.
 
-    :param variant: parts: in an undirected graph, one class of vertices after the other, by weights, if the
-        graph has weights; cdlp: as LDBC Graphalytics defines it: in any graph, all vertices at once.
+    :param variant: parts: one class of vertices after the other, by weights, if the graph has weights;
+        cdlp: as LDBC Graphalytics defines it: all vertices at once.
     :param max_iterations: At most so many; cdlp: exactly so many. By default 100, or 10.
     :param seed: Of the classes and of ties; cdlp has no use for it.
     :param ignore_weights: Each edge counts 1.

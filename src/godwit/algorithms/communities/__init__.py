@@ -21,6 +21,7 @@ from godwit.algorithms.communities.result import CommunitiesResult, by_size
 from godwit.dtypes import Array, as_count, as_integer, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
+from godwit.graph.facts import is_symmetric
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.registry import DevicesArgument
@@ -50,7 +51,7 @@ def louvain(
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
 ) -> CommunitiesResult:
-    """Find communities of high modularity in an undirected graph, by Louvain's method.
+    """Find communities of high modularity, by Louvain's method.
 
     >>> import godwit as gw
     >>> pairs = gw.Graph.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], directed=False)
@@ -63,8 +64,8 @@ def louvain(
     vertices of each level move once more. A seed gives the same communities on any number of threads, on
     every machine. Communities are connected.
 
-    :param graph: undirected, or with the reverse of every arc; a graph, or one placed on devices by
-        :func:`place`. Parallel edges add up
+    :param graph: a graph, or one placed on devices by :func:`place`. Parallel edges add up. The modularity
+        of directed graphs is that of Leicht and Newman (:func:`modularity`)
     :param resolution: weight of the term for what chance would give; more than 1: smaller communities
     :param weighted: None: edges count by their weights where the graph has some, which must not be
         negative; True: the same, and a graph without is refused; False: each edge counts 1
@@ -76,7 +77,7 @@ def louvain(
     :param trace: as for :func:`bfs`
     :returns: ``.label`` (n), ``.count``, ``.sizes`` (count), ``.modularity``, ``.levels``, ``.to_dict()``,
         ``.statistics``
-    :raises InputError: a directed graph, a negative weight, a GPU, or another wrong argument
+    :raises InputError: a negative weight, a GPU, or another wrong argument
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the arrays do not fit into memory
     :raises RunTimeoutError: out of time
@@ -101,7 +102,7 @@ def leiden(
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
 ) -> CommunitiesResult:
-    """Find communities in an undirected graph, by Leiden's method.
+    """Find communities by Leiden's method.
 
     >>> import godwit as gw
     >>> pairs = gw.Graph.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], directed=False)
@@ -117,7 +118,8 @@ def leiden(
 
     :param resolution: as for :func:`louvain`; with ``"cpm"`` the density that communities exceed
     :param objective: ``"modularity"``, or ``"cpm"``: the constant Potts model, where each pair of
-        vertices of a community costs ``resolution`` and each edge within one yields its weight
+        vertices of a community costs ``resolution`` and each edge within one yields its weight; in
+        directed graphs, pairs are ordered
     :param iterations: 2 and more: all begins again with the communities found, which raises the modularity
         a little and takes as long again. With 1 it is about that of igraph's Leiden with 2 (its default)
     :returns: as of :func:`louvain`, and ``.quality`` by the objective
@@ -158,7 +160,7 @@ def label_propagation(
 
     The result is the same on any number of threads, on every machine.
 
-    :param graph: undirected, or with the reverse of every arc; for ``"cdlp"`` any
+    :param graph: arcs count in both directions
     :param variant: ``"parts"``: in each iteration a hash of seed and vertex divides the vertices into
         classes, which take new labels one after the other (Raghavan, Albert, Kumara, 2007, in a fixed
         order); a vertex keeps its label where no other is heavier, and else takes one of the heaviest, by a
@@ -230,7 +232,7 @@ def _find(
     seed: Any, devices: DevicesArgument, timeout_s: float | None, progress: ProgressArgument,
     trace: TraceArgument,
 ) -> CommunitiesResult:  # fmt: skip
-    """Check arguments, find communities of an undirected graph, and divide those that are not connected."""
+    """Check arguments, find communities, and divide those that are not connected."""
     options = query_options(timeout_s=timeout_s, progress=progress)
     resolution = query.as_resolution(resolution)
     seed = as_integer(seed, "seed")
@@ -240,32 +242,35 @@ def _find(
             tuple(device.name for device in chosen[:1]), name.replace("_", " ")
         )
         arcs = query.weighted_rows(plain, weighted, name)
-        query.check_edges(plain, name, weighted=len(arcs.rows.weights) > 0)
         poll = make_poll(options)
         with statistics.phase("run"):
-            strength = query.strengths(arcs.rows)
-            level, factor = _first_level(arcs, strength, resolution, objective)
+            level, factor = _first_level(plain, arcs, resolution, objective)
             cores = Cores(level, factor, seed, query.thread_limit(chosen), poll)
             label, maps = find(level, cores)
             label = by_size(cores.split(level, frozen(label)))
             weight = resolution if objective == "modularity" else 1.0
             value = quality = query.modularity_of(plain, arcs.rows, label, weight)
             if objective == "cpm":
-                quality = query.potts_quality(arcs, label, resolution)
+                quality = query.potts_quality(plain, arcs, label, resolution)
         _report(statistics, cores, len(maps) + 1)
     return CommunitiesResult(plain, label, maps, value, quality, statistics)
 
 
 def _first_level(
-    arcs: WeightedRows, strength: Array, resolution: float, objective: str
+    graph: Graph, arcs: WeightedRows, resolution: float, objective: str
 ) -> tuple[Level, float]:
     """Return the level of the graph itself, and the factor of scores (cpu.py)."""
+    strength = query.strengths(graph, arcs.rows)
+    none = frozen(np.empty(0, np.int64))
+    one_way = not is_symmetric(graph, weighted=len(arcs.rows.weights) > 0)
+    rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
     if objective == "cpm":
         ones = frozen(np.ones(len(strength), np.int64))
-        return Level(arcs.rows, ones), arcs.scaled(resolution)
+        return Level(rows, (ones, ones if one_way else none)), arcs.scaled(resolution)
     if objective == "labels":
-        return Level(arcs.rows, strength), 0.0
-    return Level(arcs.rows, strength), resolution / max(1, int(strength.sum()))
+        return Level(rows, (strength, none)), 0.0
+    entering = query.in_strengths(arcs.rows) if one_way else none
+    return Level(rows, (strength, entering)), resolution / max(1, int(strength.sum()))
 
 
 def _report(statistics: RunStatistics, cores: Cores, levels: int) -> None:
@@ -287,7 +292,9 @@ def _cdlp(
         poll = make_poll(options)
         with statistics.phase("run"):
             arcs = query.weighted_rows(plain, False, "label_propagation")
-            level = Level(arcs.rows, frozen(np.zeros(plain.vertex_count, np.int64)))
+            none = frozen(np.empty(0, np.int64))
+            zeros = frozen(np.zeros(plain.vertex_count, np.int64))
+            level = Level(arcs.rows, (zeros, none))
             backward = query.weighted_rows(plain.reverse, False, "label_propagation").rows
             cores = Cores(level, 0.0, 0, query.thread_limit(chosen), poll)
             label = cores.propagate(level, backward if plain.directed else None, iterations)

@@ -11,7 +11,9 @@ without v, and w is the weight of arcs between them: an integer below 2^53. The 
 multiplications and a subtraction in float64, each rounded to nearest, in this order. The largest score
 wins; of equal ones the community of v, then that of smallest id, or in label propagation by a hash. With
 masses that are sums of weights and the factor resolution / 2m that maximizes modularity, with numbers of
-vertices the constant Potts model.
+vertices the constant Potts model. In directed graphs w counts arcs in both directions, a vertex has two
+masses, of out-arcs and of in-arcs, and what is subtracted is ``factor * out(v) * in(c) + factor * in(v) *
+out(c)``. So masses are pairs of arrays, the second of which is empty where there is one mass.
 
 Rows have begin and end, so that aggregation need not know lengths of rows before it writes them. Arcs from
 a vertex to itself, and arcs of weight 0, are skipped: they change no score.
@@ -129,28 +131,61 @@ def _precedes(c: Any, best: Any, v: Any, start: Any, random_ties: bool) -> bool:
     return bool(mix(word ^ np.uint64(c)) < mix(word ^ np.uint64(best)))
 
 
+def _penalty(v: Any, c: Any, is_own: bool, mass: Any, total: Any, factor: float) -> Any:
+    """Return what the score of a community is less than the weight between it and a vertex.
+
+    :param is_own: the vertex is in the community, and is not counted there
+    """
+    there = total[0][_at(c)]
+    share = factor * np.float64(mass[0][_at(v)])
+    if is_own:
+        there -= mass[0][_at(v)]
+    if mass[1].size == 0:
+        return share * np.float64(there)
+    entering = total[1][_at(c)]
+    if is_own:
+        entering -= mass[1][_at(v)]
+    return share * np.float64(entering) + factor * np.float64(mass[1][_at(v)]) * np.float64(there)
+
+
+def _move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -> None:
+    """Subtract the masses of a vertex from those of a community, and add them to those of another.
+
+    :param alone: no other thread does so at the same time
+    """
+    for side in range(2):
+        if mass[side].size == 0:
+            continue
+        moved = mass[side][_at(v)]
+        if alone:
+            total[side][_at(old)] -= moved
+            total[side][_at(new)] += moved
+        else:
+            fetch_add(total[side], old, -moved)
+            fetch_add(total[side], new, moved)
+
+
 def _best(
     v: Any, mass: Any, label: Any, total: Any, factor: float, start: Any, random_ties: bool, sums: Any,
     touched: Any, count: Any,
 ) -> Any:  # fmt: skip
     """Return the community that a vertex belongs to best; set the sums to 0."""
     own = label[_at(v)]
-    share = factor * np.float64(mass[_at(v)])
     best = own
-    best_score = np.float64(sums[_at(own)]) - share * np.float64(total[_at(own)] - mass[_at(v)])
+    best_score = np.float64(sums[_at(own)]) - _penalty(v, own, True, mass, total, factor)
     sums[_at(own)] = 0
     for i in range(count):
         c = touched[_at(i)]
         if c == own:
             continue
-        score = np.float64(sums[_at(c)]) - share * np.float64(total[_at(c)])
+        score = np.float64(sums[_at(c)]) - _penalty(v, c, False, mass, total, factor)
         sums[_at(c)] = 0
         if score > best_score or (
             score == best_score and best != own and _precedes(c, best, v, start, random_ties)
         ):
             best = c
             best_score = score
-    if best_score < 0 and total[_at(v)] == 0:
+    if best_score < 0 and total[0][_at(v)] == 0 and (mass[1].size == 0 or total[1][_at(v)] == 0):
         best = label.dtype.type(v)  # alone, in the community that v had at first, which is empty
     return best
 
@@ -164,9 +199,9 @@ def move_vertices(
 ) -> None:  # fmt: skip
     """Move vertices to better communities, round by round.
 
-    :param mass: int64 (n)
+    :param mass: two of int64 (n), of which the second may be empty
     :param label: (n) community of each vertex, an id in [0, n)
-    :param total: int64 (n) mass of each community
+    :param total: the same for each community
     :param active: uint8 (n) vertices to visit in the first round
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
@@ -218,7 +253,7 @@ def _move_by_class(
     tallies: Any,
 ) -> bool:  # fmt: skip
     """Move the listed vertices, class by class; return False if all threads must leave."""
-    n = mass.size
+    n = label.size
     begin = 0
     for c in range(classes):
         end = class_ends[c]
@@ -246,12 +281,7 @@ def _move_by_class(
             new = chosen[_at(i)]
             if new != old:
                 label[_at(v)] = new
-                if size == 1:
-                    total[_at(old)] -= mass[_at(v)]
-                    total[_at(new)] += mass[_at(v)]
-                else:
-                    fetch_add(total, old, -mass[_at(v)])
-                    fetch_add(total, new, mass[_at(v)])
+                _move_mass(v, old, new, mass, total, size == 1)
                 moves += 1
             else:
                 chosen[_at(i)] = n
@@ -287,7 +317,7 @@ def refine_communities(
 
     :param active: uint8 (n), all 1
     :param part: (n) part of each vertex: at first itself
-    :param part_total: int64 (n) mass of each part: at first that of the vertex
+    :param part_total: masses of each part: at first those of the vertex
     :param grown: uint8 (n) parts that others have joined: at first 0
     """
     my_sums = sums[rank]
@@ -320,8 +350,7 @@ def refine_communities(
             if new != v:
                 part[_at(v)] = new
                 grown[_at(new)] = 1
-                part_total[_at(v)] = 0
-                fetch_add(part_total, new, mass[_at(v)])
+                _move_mass(v, v, new, mass, part_total, size == 1)
         begin = end
         if not barrier(control, size):
             return
@@ -349,13 +378,12 @@ def _best_part(
             touched[_at(count)] = d
             count += 1
         sums[_at(d)] = before + weight
-    share = factor * np.float64(mass[_at(v)])
-    is_connected = np.float64(inside) >= share * np.float64(total[_at(own)] - mass[_at(v)])
+    is_connected = np.float64(inside) >= _penalty(v, own, True, mass, total, factor)
     best = part.dtype.type(v)
     best_score = 0.0
     for i in range(count):
         d = touched[_at(i)]
-        score = np.float64(sums[_at(d)]) - share * np.float64(part_total[_at(d)])
+        score = np.float64(sums[_at(d)]) - _penalty(v, d, False, mass, part_total, factor)
         sums[_at(d)] = 0
         is_better = score > best_score or (score == best_score and d < best and best != v)
         # A part that has grown does not move; nor does one of another class, in this sub-round.
@@ -527,23 +555,20 @@ def propagate_labels(
 
 @kernel
 def vertex_strengths(
-    rank: int,
-    size: int,
-    control: Any,
-    begins: Any,
-    ends: Any,
-    targets: Any,
-    weights: Any,
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, loops: int,
     strength: Any,
-) -> None:
-    """Sum the weights of each vertex's arcs, those to itself twice."""
+) -> None:  # fmt: skip
+    """Sum the weights of each vertex's arcs.
+
+    :param loops: times that arcs from a vertex to itself count
+    """
     begin, end = block_range(rank, size, begins.size)
     weighted = weights.size > 0
     for v in range(begin, end):
         added = 0
         for arc in range(begins[_at(v)], ends[_at(v)]):
             weight = weights[_at(arc)] if weighted else 1
-            added += weight if targets[_at(arc)] != v else 2 * weight
+            added += weight if targets[_at(arc)] != v else loops * weight
         strength[_at(v)] = added
 
 

@@ -35,24 +35,34 @@ _NEXT_SEED = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class Level:
-    """A graph whose vertices have a mass.
+    """A graph whose vertices have a mass, or two.
 
     :param rows: arcs, both directions of each edge
-    :param mass: int64 (n)
+    :param mass: int64 (n), and the same for in-arcs; the second is empty where there is one mass
     """
 
     rows: cpu.Rows
-    mass: Array
+    mass: tuple[Array, Array]
 
     @property
     def vertex_count(self) -> int:
         """Number of vertices, n."""
-        return len(self.mass)
+        return len(self.mass[0])
 
     @property
     def ids(self) -> np.dtype[Any]:
         """Dtype of vertices."""
         return self.rows.targets.dtype
+
+    def totals(self, label: Array, count: int) -> tuple[Array, Array]:
+        """Return the masses of communities, by labels below ``count``; sums are below 2^53, and exact."""
+        out, into = (
+            np.bincount(label, weights=mass, minlength=count).astype(np.int64)
+            if len(mass)
+            else np.zeros(0, np.int64)
+            for mass in self.mass
+        )
+        return out, into
 
 
 class Cores:
@@ -141,17 +151,17 @@ class Cores:
         rounds: int = _MOST_ROUNDS,
         last: int | None = None,
         random_ties: bool = False,
-    ) -> Array:
+    ) -> tuple[Array, Array]:
         """Move the vertices of a level to better communities.
 
         :param label: (n) where they are at first; changed
         :param rounds: at most so many
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
-        :returns: int64 (n), mass of each community
+        :returns: masses of each community
         """
         n, rows = level.vertex_count, level.rows
-        total = np.bincount(label, weights=level.mass, minlength=n).astype(np.int64)
+        total = level.totals(label, n)
         tallies = np.zeros(4, np.int64)
         scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8))
         self._run(
@@ -160,14 +170,14 @@ class Cores:
         )  # fmt: skip
         return total
 
-    def refine(self, level: Level, label: Array, total: Array) -> Array:
+    def refine(self, level: Level, label: Array, total: tuple[Array, Array]) -> Array:
         """Return the part of each vertex; parts are connected, and within communities."""
         n = level.vertex_count
         part = np.arange(n, dtype=level.ids)
         self._run(
             cpu.refine_communities, level, *level.rows, level.mass, label, total,
-            *self._scratch(level, np.ones(n, np.uint8)), part, np.array(level.mass),
-            np.zeros(n, np.uint8),
+            *self._scratch(level, np.ones(n, np.uint8)), part,
+            tuple(map(np.array, level.mass)), np.zeros(n, np.uint8),
         )  # fmt: skip
         return part
 
@@ -196,8 +206,8 @@ class Cores:
         last = int(rows.ends[-1]) if count else 0
         rows = rows._replace(targets=rows.targets[:last], weights=rows.weights[:last])
         new = number[label]
-        mass = np.bincount(new, weights=level.mass, minlength=count).astype(np.int64)
-        return Level(cpu.Rows(*map(frozen, rows)), frozen(mass)), new, old
+        out_mass, in_mass = map(frozen, level.totals(new, count))
+        return Level(cpu.Rows(*map(frozen, rows)), (out_mass, in_mass)), new, old
 
     def propagate(self, level: Level, backward: cpu.Rows | None, iterations: int) -> Array:
         """Return the label of each vertex after iterations of synchronous label propagation.

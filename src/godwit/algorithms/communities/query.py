@@ -13,9 +13,9 @@ from godwit.algorithms.paths.weights import named_arc, uses_weights
 from godwit.dtypes import Array, as_float, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.facts import is_symmetric
 from godwit.graph.foreign import not_a_graph
-from godwit.graph.rows import require_memory, thread_count_for
+from godwit.graph.rows import Rows, require_memory, thread_count_for
+from godwit.graph.transform import symmetrized
 from godwit.placement import PlacedGraph
 from godwit.runtime.cpu.team import run_team
 from godwit.runtime.protocol import Device
@@ -75,15 +75,6 @@ def thread_limit(devices: tuple[Device, ...]) -> int | None:
     return None if devices[0].name == "cpu" else len(devices)
 
 
-def check_edges(graph: Graph, what: str, *, weighted: bool) -> None:
-    """Raise InputError unless every arc has its reverse, with the same weight if weights count."""
-    if not is_symmetric(graph, weighted=weighted):
-        raise InputError(
-            f"{what} needs an undirected graph so far, and this one is directed; "
-            "graph.symmetrize('sum') adds up the weights of both directions"
-        )
-
-
 def as_resolution(value: Any) -> float:
     """Return the resolution as a finite float that is not negative; InputError otherwise."""
     number = as_float(value, "resolution")
@@ -140,12 +131,38 @@ def _integer_weights(graph: Graph, what: str) -> tuple[Array, int]:
     return frozen(scaled), shift
 
 
-def strengths(rows: cpu.Rows) -> Array:
-    """Return the sum of the weights of each vertex's arcs, self-loops twice: int64 (n)."""
+def strengths(graph: Graph, rows: cpu.Rows) -> Array:
+    """Return the sum of the weights of each vertex's out-arcs: int64 (n).
+
+    Self-loops count twice in undirected graphs, which have them as one arc.
+    """
     strength = np.empty(len(rows.begins), np.int64)
     threads = thread_count_for(len(rows.targets))
-    run_team(cpu.vertex_strengths, *rows, strength, threads=threads, brief=True)
+    loops = 1 if graph.directed else 2
+    run_team(cpu.vertex_strengths, *rows, loops, strength, threads=threads, brief=True)
     return frozen(strength)
+
+
+def in_strengths(rows: cpu.Rows) -> Array:
+    """Return the sum of the weights of each vertex's in-arcs: int64 (n)."""
+    weights = rows.weights if len(rows.weights) else None
+    sums = np.bincount(rows.targets, weights=weights, minlength=len(rows.begins))
+    return frozen(sums.astype(np.int64))
+
+
+def both_directions(rows: cpu.Rows, offsets: Array) -> cpu.Rows:
+    """Return rows with the reverse of each arc as well.
+
+    :param offsets: (n + 1) of ``rows``
+    """
+    weights = rows.weights if len(rows.weights) else None
+    both = symmetrized(Rows(offsets, rows.targets, weights), None)
+    return cpu.Rows(
+        frozen(both.offsets[:-1]),
+        frozen(both.offsets[1:]),
+        frozen(both.targets),
+        rows.weights if both.weights is None else frozen(both.weights),
+    )
 
 
 def modularity_of(graph: Graph, rows: cpu.Rows, label: Array, resolution: float) -> float:
@@ -159,7 +176,7 @@ def modularity_of(graph: Graph, rows: cpu.Rows, label: Array, resolution: float)
     """
     if graph.directed:
         return _directed_modularity(graph, rows, label, resolution)
-    strength = strengths(rows)
+    strength = strengths(graph, rows)
     total = int(strength.sum())
     if total == 0:
         return math.nan
@@ -183,10 +200,18 @@ def _directed_modularity(graph: Graph, rows: cpu.Rows, label: Array, resolution:
     return inside / total - resolution * math.fsum(leaving * entering)
 
 
-def potts_quality(weighted: WeightedRows, label: Array, resolution: float) -> float:
-    """Return the quality by the constant Potts model: per community, weight within - resolution * pairs."""
-    threads = thread_count_for(len(weighted.rows.targets))
-    inside = int(sum(run_team(cpu.inner_weight, *weighted.rows, frozen(label), threads=threads)))
+def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution: float) -> float:
+    """Return the quality by the constant Potts model: per community, weight within - resolution * pairs.
+
+    Pairs are ordered in directed graphs.
+    """
+    rows = weighted.rows
+    threads = thread_count_for(len(rows.targets))
     sizes = np.bincount(label).astype(np.int64)
-    pairs = int((sizes * (sizes - 1) // 2).sum())
-    return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs
+    pairs = int((sizes * (sizes - 1)).sum())
+    if graph.directed:
+        within = np.repeat(label, np.diff(graph.offsets)) == label[graph.targets]
+        inside = int(rows.weights[within].sum() if len(rows.weights) else within.sum())
+        return math.ldexp(inside, -weighted.exponent) - resolution * pairs
+    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads)))
+    return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs / 2

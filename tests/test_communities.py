@@ -80,6 +80,8 @@ class TestEverywhere:
         for other in results[1:]:
             np.testing.assert_array_equal(other.label, results[0].label)
             assert other.modularity == results[0].modularity
+            assert other.statistics.processed_items.sum() == results[0].statistics.processed_items
+        assert results[2].statistics.devices == ("cpu:0", "cpu:1", "cpu:2")
         gw.verify_communities(graph, results[0])
 
     @pytest.mark.parametrize("method", METHODS)

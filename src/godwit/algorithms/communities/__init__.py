@@ -24,6 +24,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.facts import is_symmetric
 from godwit.progress import ProgressArgument
 from godwit.public import public
+from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
@@ -238,9 +239,7 @@ def _find(
     seed = as_integer(seed, "seed")
     plain, chosen = query.on_threads(graph, devices, name)
     with recorded(trace, name):
-        statistics = RunStatistics(
-            tuple(device.name for device in chosen[:1]), name.replace("_", " ")
-        )
+        statistics = _statistics(chosen, name)
         arcs = query.weighted_rows(plain, weighted, name)
         poll = make_poll(options)
         with statistics.phase("run"):
@@ -273,9 +272,14 @@ def _first_level(
     return Level(rows, (strength, entering)), resolution / max(1, int(strength.sum()))
 
 
+def _statistics(devices: tuple[Device, ...], name: str) -> RunStatistics:
+    return RunStatistics(tuple(device.name for device in devices), name.replace("_", " "))
+
+
 def _report(statistics: RunStatistics, cores: Cores, levels: int) -> None:
-    statistics.processed_items = np.array([cores.visits], np.int64)
-    statistics.rounds = np.array([cores.rounds], np.int64)
+    """Note the work of a run; threads share it, and the first device has the visits."""
+    statistics.processed_items[0] = cores.visits
+    statistics.rounds[:] = cores.rounds
     statistics.levels = levels
 
 
@@ -288,7 +292,7 @@ def _cdlp(
     as_integer(seed, "seed")
     plain, chosen = query.on_threads(graph, devices, "label_propagation")
     with recorded(trace, "label_propagation"):
-        statistics = RunStatistics((chosen[0].name,), "label propagation")
+        statistics = _statistics(chosen, "label_propagation")
         poll = make_poll(options)
         with statistics.phase("run"):
             arcs = query.weighted_rows(plain, False, "label_propagation")

@@ -28,7 +28,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.graph.hashing import below, mix
 from godwit.graph.union_find import TO_THE_ROOT, compress, hook
-from godwit.runtime.cpu.atomics import fetch_add, load_acquire
+from godwit.runtime.cpu.atomics import fetch_add, load_acquire, prefetch
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, next_range
 
@@ -36,6 +36,8 @@ CHUNK = 64
 """Vertices that a thread claims at a time."""
 MOST_CLASSES = 64
 """Upper limit of classes of a round."""
+PREFETCHED_ARCS = 8
+"""Arcs of a row that are prefetched."""
 ALONE_VERTICES = 128
 """Active vertices a class below which one thread does a round: the others would wait most of the time."""
 
@@ -101,6 +103,35 @@ def _list_by_class(
             order[_at(counts[rank, c])] = v
             counts[rank, c] += 1
     return barrier(control, size)
+
+
+def _prefetch(
+    i: Any,
+    end: Any,
+    order: Any,
+    begins: Any,
+    ends: Any,
+    targets: Any,
+    mass: Any,
+    label: Any,
+    total: Any,
+) -> None:
+    """Prefetch what visits of the next vertices read: rows, then arcs, then labels of neighbours."""
+    if i + 16 < end:
+        v = order[_at(i + 16)]
+        prefetch(begins, v)
+        prefetch(ends, v)
+        prefetch(label, v)
+        prefetch(mass[0], v)
+    if i + 8 < end:
+        v = order[_at(i + 8)]
+        prefetch(targets, begins[_at(v)])
+        prefetch(total[0], label[_at(v)])
+    if i + 4 < end:
+        v = order[_at(i + 4)]
+        begin = begins[_at(v)]
+        for arc in range(begin, min(begin + PREFETCHED_ARCS, ends[_at(v)])):
+            prefetch(label, targets[_at(arc)])
 
 
 def _gather(
@@ -265,6 +296,7 @@ def _move_by_class(
             if first >= end or load_acquire(control, ABORT) != 0:
                 break
             for i in range(first, min(first + CHUNK, end)):
+                _prefetch(i, end, order, begins, ends, targets, mass, label, total)
                 v = order[_at(i)]
                 active[_at(v)] = 0
                 count = _gather(v, begins, ends, targets, weights, label, sums, touched)
@@ -334,6 +366,7 @@ def refine_communities(
             if first >= end or load_acquire(control, ABORT) != 0:
                 break
             for i in range(first, min(first + CHUNK, end)):
+                _prefetch(i, end, order, begins, ends, targets, mass, label, total)
                 v = order[_at(i)]
                 chosen[_at(i)] = v
                 if grown[_at(v)] == 0:

@@ -407,3 +407,21 @@ class TestValidationSet:
             assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
             compared += 1
         assert compared == 6
+
+    def test_communities_by_label_propagation(self, folder: Path) -> None:
+        compared = 0
+        for kind, long in (("dir", "directed"), ("undir", "undirected")):
+            directed = None if kind == "dir" else False
+            cases = {
+                f"test-cdlp-{long}": ("cdlp", f"{kind}-input", f"{kind}-output"),
+                f"example-{long}": ("example", f"example-{long}.e", f"example-{long}-CDLP"),
+            }
+            for name, (part, edges, output) in cases.items():
+                graph = read(folder / part / edges, directed=directed)
+                iterations = int(self.properties_of(folder, name)["cdlp.max-iterations"])
+                found = gw.label_propagation(graph, variant="cdlp", max_iterations=iterations)
+                labels = graph.ids.of(found.names[found.label])
+                for id, label in self.expected(folder / part / output).items():
+                    assert labels[graph.ids.position(id)] == int(label)
+                compared += 1
+        assert compared == 4

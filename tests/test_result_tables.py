@@ -42,6 +42,7 @@ RESULTS: dict[str, Any] = {
     "colouring": lambda: gw.greedy_color(GRAPH),
     "components": lambda: gw.connected_components(GRAPH),
     "spanning forest": lambda: gw.minimum_spanning_forest(GRAPH.symmetrize()),
+    "communities": lambda: gw.label_propagation(GRAPH, variant="cdlp"),
     "run": lambda: gw.run(LEVELS, GRAPH, {NAMES[0]: 0}),
     "steps": lambda: STEPS.run(GRAPH),
 }

@@ -71,6 +71,8 @@ _NOT_NEGATIVE = "Lengths must not be negative."
 _BY_DISTANCE = f"Keys are ordered by distance. {_NOT_NEGATIVE}"
 _AS_DIJKSTRA = f"{_NOT_NEGATIVE} Ties, and the order of nodes, are those of Dijkstra's algorithm."
 _BY_PAIRS = "``ebunch`` must be given; self-loops, and pairs of a node with itself, are not taken."
+_COMMUNITIES = "Weights must not be negative. Seeds give other communities."
+_LOUVAIN = f"{_COMMUNITIES} ``threshold`` does not count."
 _KRUSKAL = "``algorithm`` must be ``'kruskal'``. Multigraphs are not taken, nor is NaN."
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
@@ -212,10 +214,20 @@ FUNCTIONS = {
     "katz_centrality": Function(
         "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),
+    "label_propagation_communities": Function(
+        "communities",
+        "iterations",
+        "Classes of nodes by a hash, not by a colouring: other communities.",
+    ),
+    "leiden_communities": Function("communities", "iterations", _COMMUNITIES),
+    "leiden_partitions": Function("communities", "iterations", _COMMUNITIES),
+    "louvain_communities": Function("communities", "iterations", _LOUVAIN),
+    "louvain_partitions": Function("communities", "iterations", _LOUVAIN),
     "maximum_spanning_edges": Function("trees", "lengths", _KRUSKAL, devices=True),
     "maximum_spanning_tree": Function("trees", "lengths", _KRUSKAL, devices=True),
     "minimum_spanning_edges": Function("trees", "lengths", _KRUSKAL, devices=True),
     "minimum_spanning_tree": Function("trees", "lengths", _KRUSKAL, devices=True),
+    "modularity": Function("communities", "search", "Weights must not be negative."),
     "multi_source_dijkstra": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path_length": Function(

@@ -14,6 +14,12 @@ from godwit.algorithms.closeness.result import ClosenessResult as ClosenessResul
 from godwit.algorithms.coloring import greedy_color as greedy_color
 from godwit.algorithms.coloring.result import ColoringResult as ColoringResult
 from godwit.algorithms.coloring.verify import verify_greedy_color as verify_greedy_color
+from godwit.algorithms.communities import label_propagation as label_propagation
+from godwit.algorithms.communities import leiden as leiden
+from godwit.algorithms.communities import louvain as louvain
+from godwit.algorithms.communities import modularity as modularity
+from godwit.algorithms.communities.result import CommunitiesResult as CommunitiesResult
+from godwit.algorithms.communities.verify import verify_communities as verify_communities
 from godwit.algorithms.components import connected_components as connected_components
 from godwit.algorithms.components import (
     connected_components_of_edges as connected_components_of_edges,

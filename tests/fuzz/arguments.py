@@ -136,6 +136,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
     searched = gw.bfs(UNDIRECTED, 0, devices="cpu:0")
     weighted = gw.sssp(GRAPH, 0, devices="cpu:0")
     components = gw.connected_components(UNDIRECTED, devices="cpu:0")
+    communities = gw.louvain(UNDIRECTED, devices="cpu:0")
     ranks = gw.pagerank(UNDIRECTED, devices="cpu:0")
     between = gw.betweenness_centrality(UNDIRECTED, devices="cpu:0", edges=True)
     scores = gw.hits(GRAPH, devices="cpu:0")
@@ -194,6 +195,10 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "condensation": Target(gw.condensation, on_one),
         "topological_generations": Target(gw.topological_generations, on_one),
         "is_directed_acyclic_graph": Target(gw.is_directed_acyclic_graph, on_one),
+        "louvain": Target(gw.louvain, {**on_one, "graph": UNDIRECTED}),
+        "leiden": Target(gw.leiden, {**on_one, "graph": UNDIRECTED}),
+        "label_propagation": Target(gw.label_propagation, {**on_one, "graph": UNDIRECTED}),
+        "modularity": Target(gw.modularity, {"graph": UNDIRECTED, "labels": [0, 0, 1, 1]}),
         "run": Target(gw.run, {**on_one, "program": PROGRAM, "start": {0: 0}}),
         "WorkerOptions": Target(gw.WorkerOptions, {"delta": 2.0, "window": 1}),
         "run of steps": Target(LEVEL.run, on_one),
@@ -314,6 +319,9 @@ def targets(stack: ExitStack) -> dict[str, Target]:
             gw.verify_greedy_color,
             {"graph": UNDIRECTED, "color": gw.greedy_color(UNDIRECTED).color},
         ),
+        "verify_communities": Target(
+            gw.verify_communities, {"graph": UNDIRECTED, "label": communities.label}
+        ),
         "verify_betweenness_centrality": Target(
             gw.verify_betweenness_centrality,
             {"graph": UNDIRECTED, "centrality": between.centrality},
@@ -348,6 +356,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "position": {"id": "a"},
         "positions": {"ids": ["a", "b"]},
         "path_to": {"target": 3, "vertex": 3},
+        "members": {"community": 0},
     }
     owners = {
         "Graph": GRAPH,
@@ -355,6 +364,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "BFS": searched,
         "SSSP": weighted,
         "components": components,
+        "communities": communities,
         "PageRank": ranks,
         "betweenness": between,
         "Partition": gw.partition(GRAPH, 2, "contiguous"),
@@ -408,6 +418,7 @@ UNTRIED = {
             "Condensation",
             "GenerationsResult",
             "ClosenessResult",
+            "CommunitiesResult",
             "ComponentsResult",
             "NeighborSample",
             "SpanningForestResult",

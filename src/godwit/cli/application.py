@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from godwit.cli import (
     betweenness,
     closeness,
+    communities,
     components,
     convert,
     core,
@@ -183,6 +184,9 @@ for _name, _function, *_epilog_parts in (
     ("coloring", greedy.coloring, greedy.COLORING_EXAMPLES),
     ("strong-components", components.strong_components, components.STRONG_EXAMPLES),
     ("topological-generations", topological.topological_generations, topological.EXAMPLES),
+    ("louvain", communities.louvain, communities.LOUVAIN_EXAMPLES),
+    ("leiden", communities.leiden, communities.LEIDEN_EXAMPLES),
+    ("labels", communities.labels, communities.LABELS_EXAMPLES),
     ("filter", filter_array.filter_file, filter_array.EXAMPLES),
     ("convert", convert.convert, convert.CONVERT_EXAMPLES, convert.FORMATS_HELP),
     ("generate", convert.generate, convert.GENERATE_EXAMPLES, convert.GENERATORS_HELP),

@@ -27,7 +27,7 @@ class RunStatistics:
         bits of words or each on its own), ``"depth-first"``, ``"forward-backward"`` or ``"least ids"``
         (strong components), ``"one thread"`` (topological generations), ``"oriented by degree"``
         (triangles), ``"intersections"`` (similarity), ``"filter-kruskal"`` or ``"boruvka"`` (spanning
-        forests), ``"random walks"``, or ``"step program"``
+        forests), ``"random walks"``, ``"louvain"`` and its like (communities), or ``"step program"``
     :param seconds: time by phase, for those that happened: ``read``, ``partition``, ``place``, ``upload``
         (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
         ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``exchange``
@@ -48,7 +48,7 @@ class RunStatistics:
     :param delta: width of a priority bucket
     :param hops: arcs that a GPU's block may follow from a vertex before all blocks synchronize
     :param window: buckets that a device may run ahead
-    :param levels: levels of a level-synchronous search
+    :param levels: levels of a level-synchronous search, or of communities
     :param growths: times that memory for frontiers was enlarged
     :param frontier_bytes: bytes of frontiers' queues on GPUs: of a search in supersteps at
         its end, of a step program all along

@@ -1,0 +1,310 @@
+"""Communities of graphs: Louvain, Leiden, label propagation, and the modularity of any communities.
+
+Sums are integers, and scores are rounded in one order, so a seed gives the same communities, bit for bit,
+for any number of threads (cpu.py says how vertices move). Communities are connected: what remains
+unconnected in the end is divided, which only raises the modularity (Sahu, "Addressing
+internally-disconnected communities in Leiden and Louvain", 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.checks import check_graph, checked_array
+from godwit.algorithms.communities import query
+from godwit.algorithms.communities.levels import Cores, Level, leiden_levels, louvain_levels
+from godwit.algorithms.communities.query import WeightedRows
+from godwit.algorithms.communities.result import CommunitiesResult, by_size
+from godwit.dtypes import Array, as_count, as_integer, frozen
+from godwit.errors import InputError, shown
+from godwit.graph.csr import Graph
+from godwit.graph.facts import is_symmetric
+from godwit.progress import ProgressArgument
+from godwit.public import public
+from godwit.runtime.protocol import Device
+from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.statistics import RunStatistics
+from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import query_options
+from godwit.worker.query import GraphArgument
+from godwit.worker.solve import make_poll
+
+_OBJECTIVES = ("modularity", "cpm")
+_VARIANTS = ("parts", "cdlp")
+_MOST_ITERATIONS = 1 << 20
+
+_Find = Callable[[Level, Cores], tuple[Array, list[Array]]]
+"""Find communities on the levels of a graph; return labels, and maps between levels."""
+
+
+@public
+def louvain(
+    graph: GraphArgument,
+    resolution: float = 1.0,
+    *,
+    weighted: bool | None = None,
+    seed: int = 0,
+    devices: DevicesArgument = None,
+    timeout_s: float | None = None,
+    progress: ProgressArgument = None,
+    trace: TraceArgument = None,
+) -> CommunitiesResult:
+    """Find communities of high modularity, by Louvain's method.
+
+    >>> import godwit as gw
+    >>> pairs = gw.Graph.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], directed=False)
+    >>> found = gw.louvain(pairs)
+    >>> found.label.tolist(), round(found.modularity, 6)
+    ([0, 0, 0, 1, 1, 1], 0.357143)
+
+    Vertices move to the community of a neighbour where that raises the modularity most, then communities
+    become vertices of a smaller graph, and so on (Blondel, Guillaume, Lambiotte, Lefebvre, 2008); at last
+    vertices of each level move once more. A seed gives the same communities on any number of threads, on
+    every machine. Communities are connected.
+
+    :param graph: a graph, or one placed on devices by :func:`place`. Parallel edges add up. The modularity
+        of directed graphs is that of Leicht and Newman (:func:`modularity`)
+    :param resolution: weight of the term for what chance would give; more than 1: smaller communities
+    :param weighted: None: edges count by their weights where the graph has some, which must not be
+        negative; True: the same, and a graph without is refused; False: each edge counts 1
+    :param seed: of the order in which vertices move: any integer
+    :param devices: of the CPU: ``"cpu"`` for all cores, or virtual ones, each of which is a thread. None:
+        all cores, also where there are GPUs
+    :param timeout_s: seconds after which to give up; compiling is not counted
+    :param progress: as for :func:`bfs`: the number of visits of vertices so far
+    :param trace: as for :func:`bfs`
+    :returns: ``.label`` (n), ``.count``, ``.sizes`` (count), ``.modularity``, ``.levels``, ``.to_dict()``,
+        ``.statistics``
+    :raises InputError: a negative weight, a GPU, or another wrong argument
+    :raises DeviceError: a device is not there
+    :raises GraphTooLargeError: the arrays do not fit into memory
+    :raises RunTimeoutError: out of time
+    """
+    return _find(
+        "louvain", graph, resolution, "modularity", louvain_levels, weighted, seed, devices, timeout_s,
+        progress, trace,
+    )  # fmt: skip
+
+
+@public
+def leiden(
+    graph: GraphArgument,
+    resolution: float = 1.0,
+    *,
+    objective: str = "modularity",
+    iterations: int = 1,
+    weighted: bool | None = None,
+    seed: int = 0,
+    devices: DevicesArgument = None,
+    timeout_s: float | None = None,
+    progress: ProgressArgument = None,
+    trace: TraceArgument = None,
+) -> CommunitiesResult:
+    """Find communities by Leiden's method.
+
+    >>> import godwit as gw
+    >>> pairs = gw.Graph.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], directed=False)
+    >>> gw.leiden(pairs).sizes.tolist()
+    [3, 3]
+    >>> gw.leiden(pairs, 0.5, objective="cpm").quality
+    3.0
+
+    As :func:`louvain`, but before communities become vertices, each is divided into connected parts that
+    are better than single vertices, and these become vertices (Traag, Waltman, van Eck, 2019). That leads
+    to a higher modularity. A vertex joins the part that suits it best, where the original draws among all
+    that suit it.
+
+    :param resolution: as for :func:`louvain`; with ``"cpm"`` the density that communities exceed
+    :param objective: ``"modularity"``, or ``"cpm"``: the constant Potts model, where each pair of
+        vertices of a community costs ``resolution`` and each edge within one yields its weight; in
+        directed graphs, pairs are ordered
+    :param iterations: 2 and more: all begins again with the communities found, which raises the modularity
+        a little and takes as long again. With 1 it is about that of igraph's Leiden with 2 (its default)
+    :returns: as of :func:`louvain`, and ``.quality`` by the objective
+
+    Other parameters and errors are as for :func:`louvain`.
+    """
+    if not isinstance(objective, str) or objective not in _OBJECTIVES:
+        raise InputError(f"objective must be 'modularity' or 'cpm', got {shown(objective)}")
+    iterations = as_count(iterations, "iterations", 1, _MOST_ITERATIONS)
+
+    def find(level: Level, cores: Cores) -> tuple[Array, list[Array]]:
+        return leiden_levels(level, cores, iterations)
+
+    return _find(
+        "leiden", graph, resolution, objective, find, weighted, seed, devices, timeout_s, progress, trace
+    )  # fmt: skip
+
+
+@public
+def label_propagation(
+    graph: GraphArgument,
+    *,
+    variant: str = "parts",
+    max_iterations: int | None = None,
+    weighted: bool | None = None,
+    seed: int = 0,
+    devices: DevicesArgument = None,
+    timeout_s: float | None = None,
+    progress: ProgressArgument = None,
+    trace: TraceArgument = None,
+) -> CommunitiesResult:
+    """Find communities by label propagation: vertices take the label that most neighbours have.
+
+    >>> import godwit as gw
+    >>> pairs = gw.Graph.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], directed=False)
+    >>> gw.label_propagation(pairs).sizes.tolist()
+    [3, 3]
+
+    The result is the same on any number of threads, on every machine.
+
+    :param graph: arcs count in both directions
+    :param variant: ``"parts"``: in each iteration a hash of seed and vertex divides the vertices into
+        classes, which take new labels one after the other (Raghavan, Albert, Kumara, 2007, in a fixed
+        order); a vertex keeps its label where no other is heavier, and else takes one of the heaviest, by a
+        hash; communities that are not connected are divided. ``"cdlp"``: as LDBC Graphalytics defines it:
+        all vertices take new labels at once, the most frequent of the neighbours', of several the smallest,
+        an arc counts for both its ends, weights do not count, and ``.names`` has the labels
+    :param max_iterations: None: 100 for ``"parts"``, or until no vertex changes; 10 for ``"cdlp"``, which
+        makes exactly so many
+    :param weighted: as for :func:`louvain`
+    :param seed: of the hashes; ``"cdlp"`` has no use for it
+    :returns: as of :func:`louvain`
+
+    Other parameters and errors are as for :func:`louvain`.
+    """
+    if not isinstance(variant, str) or variant not in _VARIANTS:
+        raise InputError(f"variant must be 'parts' or 'cdlp', got {shown(variant)}")
+    default = 100 if variant == "parts" else 10
+    iterations = default if max_iterations is None else max_iterations
+    iterations = as_count(iterations, "max_iterations", 0, _MOST_ITERATIONS)
+    if variant == "cdlp":
+        if weighted:
+            raise InputError("variant='cdlp' counts each arc once: weighted must be None or False")
+        return _cdlp(graph, iterations, seed, devices, timeout_s, progress, trace)
+
+    def find(level: Level, cores: Cores) -> tuple[Array, list[Array]]:
+        label = np.arange(level.vertex_count, dtype=level.ids)
+        cores.move(level, label, rounds=iterations, last=0, random_ties=True)
+        return label, []
+
+    return _find(
+        "label_propagation", graph, 1.0, "labels", find, weighted, seed, devices, timeout_s, progress,
+        trace,
+    )  # fmt: skip
+
+
+@public
+def modularity(
+    graph: Graph, labels: Any, *, resolution: float = 1.0, weighted: bool | None = None
+) -> float:
+    """Return the modularity of communities: the share of edges within them, less what chance would give.
+
+    >>> import godwit as gw
+    >>> round(gw.modularity(gw.generators.path(4), [0, 0, 1, 1]), 6)
+    0.166667
+
+    With e(c) the weight of edges within a community, k(c) the sum of the strengths of its vertices, where a
+    self-loop counts twice, and m the weight of all edges, that is the sum over communities of
+    ``e(c) / m - resolution * (k(c) / 2m)**2`` (Newman and Girvan, 2004; Reichardt and Bornholdt, 2006), and
+    in directed graphs of ``e(c) / m - resolution * k_out(c) * k_in(c) / m**2`` (Leicht and Newman, 2008).
+    Sums are exact where weights are integers; see docs/communities.md for others.
+
+    :param labels: (n) integers: the community of each vertex, by any numbers; or a result
+    :param resolution: as for :func:`louvain`, like ``weighted``
+    :returns: NaN in a graph without arcs
+    :raises InputError: a wrong shape or dtype, a negative weight, or another wrong argument
+    """
+    check_graph(graph)
+    resolution = query.as_resolution(resolution)
+    given = labels.label if isinstance(labels, CommunitiesResult) else labels
+    label = checked_array(given, graph.vertex_count, "labels", "iu")
+    _, label = np.unique(label, return_inverse=True)
+    arcs = query.weighted_rows(graph, weighted, "modularity")
+    label = label.astype(graph.targets.dtype)
+    return query.modularity_of(graph, arcs.rows, label, resolution)
+
+
+def _find(
+    name: str, graph: GraphArgument, resolution: Any, objective: str, find: _Find, weighted: Any,
+    seed: Any, devices: DevicesArgument, timeout_s: float | None, progress: ProgressArgument,
+    trace: TraceArgument,
+) -> CommunitiesResult:  # fmt: skip
+    """Check arguments, find communities, and divide those that are not connected."""
+    options = query_options(timeout_s=timeout_s, progress=progress)
+    resolution = query.as_resolution(resolution)
+    seed = as_integer(seed, "seed")
+    plain, chosen = query.on_threads(graph, devices, name)
+    with recorded(trace, name):
+        statistics = _statistics(chosen, name)
+        arcs = query.weighted_rows(plain, weighted, name)
+        poll = make_poll(options)
+        with statistics.phase("run"):
+            level, factor = _first_level(plain, arcs, resolution, objective)
+            cores = Cores(level, factor, seed, query.thread_limit(chosen), poll)
+            label, maps = find(level, cores)
+            label = by_size(cores.split(level, frozen(label)))
+            weight = resolution if objective == "modularity" else 1.0
+            value = quality = query.modularity_of(plain, arcs.rows, label, weight)
+            if objective == "cpm":
+                quality = query.potts_quality(plain, arcs, label, resolution)
+        _report(statistics, cores, len(maps) + 1)
+    return CommunitiesResult(plain, label, maps, value, quality, statistics)
+
+
+def _first_level(
+    graph: Graph, arcs: WeightedRows, resolution: float, objective: str
+) -> tuple[Level, float]:
+    """Return the level of the graph itself, and the factor of scores (cpu.py)."""
+    strength = query.strengths(graph, arcs.rows)
+    none = frozen(np.empty(0, np.int64))
+    one_way = not is_symmetric(graph, weighted=len(arcs.rows.weights) > 0)
+    rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
+    if objective == "cpm":
+        ones = frozen(np.ones(len(strength), np.int64))
+        return Level(rows, (ones, ones if one_way else none)), arcs.scaled(resolution)
+    if objective == "labels":
+        return Level(rows, (strength, none)), 0.0
+    entering = query.in_strengths(arcs.rows) if one_way else none
+    return Level(rows, (strength, entering)), resolution / max(1, int(strength.sum()))
+
+
+def _statistics(devices: tuple[Device, ...], name: str) -> RunStatistics:
+    return RunStatistics(tuple(device.name for device in devices), name.replace("_", " "))
+
+
+def _report(statistics: RunStatistics, cores: Cores, levels: int) -> None:
+    """Note the work of a run; threads share it, and the first device has the visits."""
+    statistics.processed_items[0] = cores.visits
+    statistics.rounds[:] = cores.rounds
+    statistics.levels = levels
+
+
+def _cdlp(
+    graph: GraphArgument, iterations: int, seed: Any, devices: DevicesArgument,
+    timeout_s: float | None, progress: ProgressArgument, trace: TraceArgument,
+) -> CommunitiesResult:  # fmt: skip
+    """Find communities as Graphalytics' CDLP (Iosup et al., PVLDB 9, 2016; specification 1.0, 2.3.4)."""
+    options = query_options(timeout_s=timeout_s, progress=progress)
+    as_integer(seed, "seed")
+    plain, chosen = query.on_threads(graph, devices, "label_propagation")
+    with recorded(trace, "label_propagation"):
+        statistics = _statistics(chosen, "label_propagation")
+        poll = make_poll(options)
+        with statistics.phase("run"):
+            arcs = query.weighted_rows(plain, False, "label_propagation")
+            none = frozen(np.empty(0, np.int64))
+            zeros = frozen(np.zeros(plain.vertex_count, np.int64))
+            level = Level(arcs.rows, (zeros, none))
+            backward = query.weighted_rows(plain.reverse, False, "label_propagation").rows
+            cores = Cores(level, 0.0, 0, query.thread_limit(chosen), poll)
+            label = cores.propagate(level, backward if plain.directed else None, iterations)
+            named = by_size(label)
+            names = np.empty(int(named.max(initial=-1)) + 1, label.dtype)
+            names[named] = label
+            value = query.modularity_of(plain, arcs.rows, named, 1.0)
+        _report(statistics, cores, 1)
+    return CommunitiesResult(plain, named, [], value, value, statistics, names)

@@ -1,0 +1,630 @@
+"""Compiled steps of community detection on the CPU: move vertices, refine, aggregate, split, count labels.
+
+Invariant: all threads decide on one state, which no thread changes meanwhile, and all that they then change
+are sums of integers. So the result is the same for any number of threads, bit for bit. A *round* visits the
+active vertices (at first all, then those next to a vertex that moved) in *sub-rounds*: a hash of seed,
+round and vertex assigns each to a class; the vertices of a class decide at once, then move at once. Two
+neighbours seldom belong to one class, and in the next round to others.
+
+The score of a community c for a vertex v is ``w(v, c) - factor * mass(v) * mass(c)``, where c is taken
+without v, and w is the weight of arcs between them: an integer below 2^53. The score is two
+multiplications and a subtraction in float64, each rounded to nearest, in this order. The largest score
+wins; of equal ones the community of v, then that of smallest id, or in label propagation by a hash. With
+masses that are sums of weights and the factor resolution / 2m that maximizes modularity, with numbers of
+vertices the constant Potts model. In directed graphs w counts arcs in both directions, a vertex has two
+masses, of out-arcs and of in-arcs, and what is subtracted is ``factor * out(v) * in(c) + factor * in(v) *
+out(c)``. So masses are pairs of arrays, the second of which is empty where there is one mass.
+
+Rows have begin and end, so that aggregation need not know lengths of rows before it writes them. Arcs from
+a vertex to itself, and arcs of weight 0, are skipped: they change no score.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.graph.hashing import below, mix
+from godwit.graph.union_find import TO_THE_ROOT, compress, hook
+from godwit.runtime.cpu.atomics import fetch_add, load_acquire, prefetch
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, next_range
+
+CHUNK = 64
+"""Vertices that a thread claims at a time."""
+MOST_CLASSES = 64
+"""Upper limit of classes of a round."""
+PREFETCHED_ARCS = 8
+"""Arcs of a row that are prefetched."""
+ALONE_VERTICES = 128
+"""Active vertices a class below which one thread does a round: the others would wait most of the time."""
+
+# Unsigned index: spares the test that Numba makes for Python's a[-1].
+_at: Any = np.uint64
+
+
+class Rows(NamedTuple):
+    """Arcs of a level: those of vertex v are ``targets[begins[v]:ends[v]]``.
+
+    :ivar begins: (n) int64
+    :ivar ends: (n) int64
+    :ivar targets: vertices
+    :ivar weights: int64, or empty for 1 each
+    """
+
+    begins: Array
+    ends: Array
+    targets: Array
+    weights: Array
+
+
+def _class_of(start: Any, v: Any, classes: Any) -> Any:
+    """Return the class of a vertex; ``start`` is the mixed seed of the round."""
+    return below(mix(start ^ np.uint64(v)), classes)
+
+
+def _list_by_class(
+    rank: int,
+    size: int,
+    control: Any,
+    active: Any,
+    order: Any,
+    counts: Any,
+    start: Any,
+    classes: int,
+) -> Any:
+    """List the active vertices by class, and in each ascending.
+
+    :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class
+    :returns: False if all threads must leave
+    """
+    begin, end = block_range(rank, size, active.size)
+    for c in range(classes):
+        counts[rank, c] = 0
+    for v in range(begin, end):
+        if active[_at(v)] != 0:
+            counts[rank, _class_of(start, v, classes)] += 1
+    if not barrier(control, size):
+        return False
+    if rank == 0:
+        position = 0
+        for c in range(classes):
+            for other in range(size):
+                count = counts[other, c]
+                counts[other, c] = position
+                position += count
+    if not barrier(control, size):
+        return False
+    for v in range(begin, end):
+        if active[_at(v)] != 0:
+            c = _class_of(start, v, classes)
+            order[_at(counts[rank, c])] = v
+            counts[rank, c] += 1
+    return barrier(control, size)
+
+
+def _prefetch(
+    i: Any,
+    end: Any,
+    order: Any,
+    begins: Any,
+    ends: Any,
+    targets: Any,
+    mass: Any,
+    label: Any,
+    total: Any,
+) -> None:
+    """Prefetch what visits of the next vertices read: rows, then arcs, then labels of neighbours."""
+    if i + 16 < end:
+        v = order[_at(i + 16)]
+        prefetch(begins, v)
+        prefetch(ends, v)
+        prefetch(label, v)
+        prefetch(mass[0], v)
+    if i + 8 < end:
+        v = order[_at(i + 8)]
+        prefetch(targets, begins[_at(v)])
+        prefetch(total[0], label[_at(v)])
+    if i + 4 < end:
+        v = order[_at(i + 4)]
+        begin = begins[_at(v)]
+        for arc in range(begin, min(begin + PREFETCHED_ARCS, ends[_at(v)])):
+            prefetch(label, targets[_at(arc)])
+
+
+def _gather(
+    v: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any, sums: Any, touched: Any
+) -> Any:
+    """Add the weights from a vertex to each community to ``sums``; return the number of communities."""
+    count = 0
+    weighted = weights.size > 0
+    for arc in range(begins[_at(v)], ends[_at(v)]):
+        u = targets[_at(arc)]
+        weight = weights[_at(arc)] if weighted else 1
+        if u == v or weight == 0:
+            continue
+        c = label[_at(u)]
+        before = sums[_at(c)]
+        if before == 0:
+            touched[_at(count)] = c
+            count += 1
+        sums[_at(c)] = before + weight
+    return count
+
+
+def _precedes(c: Any, best: Any, v: Any, start: Any, random_ties: bool) -> bool:
+    """Return True if a vertex prefers community c to another of equal score."""
+    if not random_ties:
+        return bool(c < best)
+    word = mix(start + np.uint64(v))
+    return bool(mix(word ^ np.uint64(c)) < mix(word ^ np.uint64(best)))
+
+
+def _penalty(v: Any, c: Any, is_own: bool, mass: Any, total: Any, factor: float) -> Any:
+    """Return what the score of a community is less than the weight between it and a vertex.
+
+    :param is_own: the vertex is in the community, and is not counted there
+    """
+    there = total[0][_at(c)]
+    share = factor * np.float64(mass[0][_at(v)])
+    if is_own:
+        there -= mass[0][_at(v)]
+    if mass[1].size == 0:
+        return share * np.float64(there)
+    entering = total[1][_at(c)]
+    if is_own:
+        entering -= mass[1][_at(v)]
+    return share * np.float64(entering) + factor * np.float64(mass[1][_at(v)]) * np.float64(there)
+
+
+def _move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -> None:
+    """Subtract the masses of a vertex from those of a community, and add them to those of another.
+
+    :param alone: no other thread does so at the same time
+    """
+    for side in range(2):
+        if mass[side].size == 0:
+            continue
+        moved = mass[side][_at(v)]
+        if alone:
+            total[side][_at(old)] -= moved
+            total[side][_at(new)] += moved
+        else:
+            fetch_add(total[side], old, -moved)
+            fetch_add(total[side], new, moved)
+
+
+def _best(
+    v: Any, mass: Any, label: Any, total: Any, factor: float, start: Any, random_ties: bool, sums: Any,
+    touched: Any, count: Any,
+) -> Any:  # fmt: skip
+    """Return the community that a vertex belongs to best; set the sums to 0."""
+    own = label[_at(v)]
+    best = own
+    best_score = np.float64(sums[_at(own)]) - _penalty(v, own, True, mass, total, factor)
+    sums[_at(own)] = 0
+    for i in range(count):
+        c = touched[_at(i)]
+        if c == own:
+            continue
+        score = np.float64(sums[_at(c)]) - _penalty(v, c, False, mass, total, factor)
+        sums[_at(c)] = 0
+        if score > best_score or (
+            score == best_score and best != own and _precedes(c, best, v, start, random_ties)
+        ):
+            best = c
+            best_score = score
+    if best_score < 0 and total[0][_at(v)] == 0 and (mass[1].size == 0 or total[1][_at(v)] == 0):
+        best = label.dtype.type(v)  # alone, in the community that v had at first, which is empty
+    return best
+
+
+@kernel
+def move_vertices(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
+    label: Any, total: Any, active: Any, order: Any, chosen: Any, counts: Any, cursors: Any, sums: Any,
+    touched: Any, factor: float, seed: Any, classes: int, most_rounds: int, enough: int,
+    random_ties: bool, tallies: Any,
+) -> None:  # fmt: skip
+    """Move vertices to better communities, round by round.
+
+    :param mass: two of int64 (n), of which the second may be empty
+    :param label: (n) community of each vertex, an id in [0, n)
+    :param total: the same for each community
+    :param active: uint8 (n) vertices to visit in the first round
+    :param order: (n) as :func:`_list_by_class` fills it
+    :param chosen: (n) community that the vertex at each place of ``order`` moves to
+    :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
+    :param sums: int64 (size, n), all 0, and again at the end
+    :param touched: (size, n)
+    :param enough: a round with this number of moves or fewer is the last
+    :param random_ties: of communities of equal score a hash chooses, not the smallest id
+    :param tallies: int64 (4): moves of even and of odd rounds, rounds, and visits of vertices
+    """
+    my_sums = sums[rank]
+    my_touched = touched[rank]
+    for turn in range(most_rounds):
+        start = mix(seed + np.uint64(turn))
+        if not _list_by_class(rank, size, control, active, order, counts, start, classes):
+            return
+        if rank == 0:
+            tallies[(turn + 1) % 2] = 0
+            for c in range(classes):
+                cursors[_at((((turn + 1) % 2) * MOST_CLASSES + c) * WORDS_PER_LINE)] = 0
+        listed = counts[size - 1, classes - 1]
+        movers = 1 if listed < classes * ALONE_VERTICES else size
+        if rank < movers and not _move_by_class(
+            rank, movers, control, begins, ends, targets, weights, mass, label, total, active, order,
+            chosen, counts[size - 1], cursors, my_sums, my_touched, factor, start, classes, turn,
+            random_ties, tallies,
+        ):  # fmt: skip
+            return
+        if movers < size and not barrier(control, size):
+            return
+        if rank == 0:
+            tallies[2] += 1
+            tallies[3] += listed
+        if tallies[turn % 2] <= enough:
+            return
+
+
+def _meet(control: Any, size: int) -> bool:
+    """Wait for the other threads that move vertices, if there are any; return False to leave."""
+    if size == 1:
+        return bool(load_acquire(control, ABORT) == 0)
+    return barrier(control, size)
+
+
+def _move_by_class(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
+    label: Any, total: Any, active: Any, order: Any, chosen: Any, class_ends: Any, cursors: Any,
+    sums: Any, touched: Any, factor: float, start: Any, classes: int, turn: int, random_ties: bool,
+    tallies: Any,
+) -> bool:  # fmt: skip
+    """Move the listed vertices, class by class; return False if all threads must leave."""
+    n = label.size
+    begin = 0
+    for c in range(classes):
+        end = class_ends[c]
+        if begin == end:
+            continue
+        cursor = ((turn % 2) * MOST_CLASSES + c) * WORDS_PER_LINE
+        while True:
+            first = begin + fetch_add(cursors, cursor, CHUNK)
+            if first >= end or load_acquire(control, ABORT) != 0:
+                break
+            for i in range(first, min(first + CHUNK, end)):
+                _prefetch(i, end, order, begins, ends, targets, mass, label, total)
+                v = order[_at(i)]
+                active[_at(v)] = 0
+                count = _gather(v, begins, ends, targets, weights, label, sums, touched)
+                chosen[_at(i)] = _best(
+                    v, mass, label, total, factor, start, random_ties, sums, touched, count
+                )
+        if not _meet(control, size):
+            return False
+        part_begin, part_end = block_range(rank, size, end - begin)
+        moves = 0
+        for i in range(begin + part_begin, begin + part_end):
+            v = order[_at(i)]
+            old = label[_at(v)]
+            new = chosen[_at(i)]
+            if new != old:
+                label[_at(v)] = new
+                _move_mass(v, old, new, mass, total, size == 1)
+                moves += 1
+            else:
+                chosen[_at(i)] = n
+        fetch_add(tallies, turn % 2, moves)
+        if not _meet(control, size):
+            return False
+        for i in range(begin + part_begin, begin + part_end):
+            if chosen[_at(i)] == n:
+                continue
+            v = order[_at(i)]
+            own = label[_at(v)]
+            for arc in range(begins[_at(v)], ends[_at(v)]):
+                u = targets[_at(arc)]
+                if label[_at(u)] != own:
+                    active[_at(u)] = 1
+        begin = end
+        if not _meet(control, size):
+            return False
+    return True
+
+
+@kernel
+def refine_communities(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
+    label: Any, total: Any, active: Any, order: Any, chosen: Any, counts: Any, cursors: Any, sums: Any,
+    touched: Any, factor: float, seed: Any, classes: int, part: Any, part_total: Any, grown: Any,
+) -> None:  # fmt: skip
+    """Divide each community into parts that are connected: Leiden's refinement, greedily.
+
+    A vertex that is alone joins the part of its community that it belongs to best, if that is better than
+    alone. Only vertices that are alone move, and never into the part of one that may move in the same
+    sub-round, so a part never loses a vertex that others have joined, and is connected.
+
+    :param active: uint8 (n), all 1
+    :param part: (n) part of each vertex: at first itself
+    :param part_total: masses of each part: at first those of the vertex
+    :param grown: uint8 (n) parts that others have joined: at first 0
+    """
+    my_sums = sums[rank]
+    my_touched = touched[rank]
+    start = mix(seed)
+    if not _list_by_class(rank, size, control, active, order, counts, start, classes):
+        return
+    begin = 0
+    for c in range(classes):
+        end = counts[size - 1, c]
+        cursor = c * WORDS_PER_LINE
+        while True:
+            first = begin + fetch_add(cursors, cursor, CHUNK)
+            if first >= end or load_acquire(control, ABORT) != 0:
+                break
+            for i in range(first, min(first + CHUNK, end)):
+                _prefetch(i, end, order, begins, ends, targets, mass, label, total)
+                v = order[_at(i)]
+                chosen[_at(i)] = v
+                if grown[_at(v)] == 0:
+                    chosen[_at(i)] = _best_part(
+                        v, begins, ends, targets, weights, mass, label, total, factor, my_sums,
+                        my_touched, start, classes, c, part, part_total, grown,
+                    )  # fmt: skip
+        if not barrier(control, size):
+            return
+        part_begin, part_end = block_range(rank, size, end - begin)
+        for i in range(begin + part_begin, begin + part_end):
+            v = order[_at(i)]
+            new = chosen[_at(i)]
+            if new != v:
+                part[_at(v)] = new
+                grown[_at(new)] = 1
+                _move_mass(v, v, new, mass, part_total, size == 1)
+        begin = end
+        if not barrier(control, size):
+            return
+
+
+def _best_part(
+    v: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any, label: Any, total: Any,
+    factor: float, sums: Any, touched: Any, start: Any, classes: int, own_class: int, part: Any,
+    part_total: Any, grown: Any,
+) -> Any:  # fmt: skip
+    """Return the part that a vertex joins; itself if it stays alone, or is not well connected."""
+    own = label[_at(v)]
+    weighted = weights.size > 0
+    count = 0
+    inside = 0
+    for arc in range(begins[_at(v)], ends[_at(v)]):
+        u = targets[_at(arc)]
+        weight = weights[_at(arc)] if weighted else 1
+        if u == v or weight == 0 or label[_at(u)] != own:
+            continue
+        inside += weight
+        d = part[_at(u)]
+        before = sums[_at(d)]
+        if before == 0:
+            touched[_at(count)] = d
+            count += 1
+        sums[_at(d)] = before + weight
+    is_connected = np.float64(inside) >= _penalty(v, own, True, mass, total, factor)
+    best = part.dtype.type(v)
+    best_score = 0.0
+    for i in range(count):
+        d = touched[_at(i)]
+        score = np.float64(sums[_at(d)]) - _penalty(v, d, False, mass, part_total, factor)
+        sums[_at(d)] = 0
+        is_better = score > best_score or (score == best_score and d < best and best != v)
+        # A part that has grown does not move; nor does one of another class, in this sub-round.
+        if is_better and (grown[_at(d)] != 0 or _class_of(start, d, classes) != own_class):
+            best = d
+            best_score = score
+    return best if is_connected else part.dtype.type(v)
+
+
+@kernel
+def aggregate(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any,
+    number: Any, member_ends: Any, members: Any, room: Any, sums: Any, touched: Any, new_begins: Any,
+    new_ends: Any, new_targets: Any, new_weights: Any,
+) -> None:  # fmt: skip
+    """Make a vertex of each community, with an arc to each community that arcs of its vertices lead to.
+
+    :param number: (n) new vertex of each community's id
+    :param member_ends: int64 (k), all 0
+    :param members: (n)
+    :param room: int64 (k), all 0
+    :param new_begins: int64 (k), like ``new_ends``
+    :param new_targets: with room for the arcs of all rows
+    """
+    n = begins.size
+    begin, end = block_range(rank, size, n)
+    for v in range(begin, end):
+        c = number[_at(label[_at(v)])]
+        fetch_add(member_ends, c, 1)
+        fetch_add(room, c, ends[_at(v)] - begins[_at(v)])
+    if not barrier(control, size):
+        return
+    if rank == 0:
+        position = 0
+        arcs = 0
+        for c in range(member_ends.size):
+            count = member_ends[_at(c)]
+            member_ends[_at(c)] = position
+            position += count
+            new_begins[_at(c)] = arcs
+            arcs += room[_at(c)]
+    if not barrier(control, size):
+        return
+    for v in range(begin, end):
+        c = number[_at(label[_at(v)])]
+        members[_at(fetch_add(member_ends, c, 1))] = v
+    if not barrier(control, size):
+        return
+    my_sums = sums[rank]
+    my_touched = touched[rank]
+    weighted = weights.size > 0
+    while True:
+        first, last = next_range(control, CHUNK, member_ends.size)
+        if first == last:
+            return
+        for c in range(first, last):
+            count = 0
+            for i in range(member_ends[_at(c - 1)] if c > 0 else 0, member_ends[_at(c)]):
+                v = members[_at(i)]
+                for arc in range(begins[_at(v)], ends[_at(v)]):
+                    weight = weights[_at(arc)] if weighted else 1
+                    d = number[_at(label[_at(targets[_at(arc)])])]
+                    if d == c or weight == 0:
+                        continue
+                    before = my_sums[_at(d)]
+                    if before == 0:
+                        my_touched[_at(count)] = d
+                        count += 1
+                    my_sums[_at(d)] = before + weight
+            position = new_begins[_at(c)]
+            for i in range(count):
+                d = my_touched[_at(i)]
+                new_targets[_at(position + i)] = d
+                new_weights[_at(position + i)] = my_sums[_at(d)]
+                my_sums[_at(d)] = 0
+            new_ends[_at(c)] = position + count
+
+
+@kernel
+def split_communities(
+    rank: int,
+    size: int,
+    control: Any,
+    begins: Any,
+    ends: Any,
+    targets: Any,
+    label: Any,
+    parent: Any,
+) -> None:
+    """Find the smallest vertex of each vertex's connected part of its community."""
+    begin, end = block_range(rank, size, parent.size)
+    for v in range(begin, end):
+        parent[_at(v)] = v
+    if not barrier(control, size):
+        return
+    while True:
+        first, last = next_range(control, CHUNK, parent.size)
+        if first == last:
+            break
+        for v in range(first, last):
+            own = label[_at(v)]
+            for arc in range(begins[_at(v)], ends[_at(v)]):
+                u = targets[_at(arc)]
+                if u < v and label[_at(u)] == own:
+                    hook(parent, parent.dtype.type(v), u)
+    if not barrier(control, size):
+        return
+    compress(rank, size, parent, TO_THE_ROOT)
+
+
+@kernel
+def propagate_labels(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, in_begins: Any,
+    in_ends: Any, in_targets: Any, label: Any, other: Any, cursors: Any, sums: Any, touched: Any,
+    iterations: int, tallies: Any,
+) -> None:  # fmt: skip
+    """Give each vertex the most frequent label of its neighbours, of equal ones the smallest, at once.
+
+    :param in_begins: rows of in-arcs, which count as well; empty if there are none
+    :param label: (n) before; after an even number of iterations, result
+    :param other: (n) result after an odd number of iterations
+    :param cursors: int64 (2) lines of words, all 0
+    :param tallies: int64 (4); the third counts iterations, the fourth visits
+    """
+    n = label.size
+    my_sums = sums[rank]
+    my_touched = touched[rank]
+    for turn in range(iterations):
+        old, new = (label, other) if turn % 2 == 0 else (other, label)
+        cursor = (turn % 2) * WORDS_PER_LINE
+        while True:
+            first = fetch_add(cursors, cursor, CHUNK)
+            if first >= n or load_acquire(control, ABORT) != 0:
+                break
+            for v in range(first, min(first + CHUNK, n)):
+                count = 0
+                for arc in range(begins[_at(v)], ends[_at(v)]):
+                    c = old[_at(targets[_at(arc)])]
+                    if my_sums[_at(c)] == 0:
+                        my_touched[_at(count)] = c
+                        count += 1
+                    my_sums[_at(c)] += 1
+                if in_begins.size > 0:
+                    for arc in range(in_begins[_at(v)], in_ends[_at(v)]):
+                        c = old[_at(in_targets[_at(arc)])]
+                        if my_sums[_at(c)] == 0:
+                            my_touched[_at(count)] = c
+                            count += 1
+                        my_sums[_at(c)] += 1
+                best = old[_at(v)]
+                most = np.int64(0)
+                for i in range(count):
+                    c = my_touched[_at(i)]
+                    times = my_sums[_at(c)]
+                    my_sums[_at(c)] = 0
+                    if times > most or (times == most and c < best):
+                        best = c
+                        most = times
+                new[_at(v)] = best
+        if not barrier(control, size):
+            return
+        if rank == 0:
+            cursors[_at(cursor)] = 0
+            tallies[2] += 1
+            tallies[3] += n
+        if not barrier(control, size):
+            return
+
+
+@kernel
+def vertex_strengths(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, loops: int,
+    strength: Any,
+) -> None:  # fmt: skip
+    """Sum the weights of each vertex's arcs.
+
+    :param loops: times that arcs from a vertex to itself count
+    """
+    begin, end = block_range(rank, size, begins.size)
+    weighted = weights.size > 0
+    for v in range(begin, end):
+        added = 0
+        for arc in range(begins[_at(v)], ends[_at(v)]):
+            weight = weights[_at(arc)] if weighted else 1
+            added += weight if targets[_at(arc)] != v else loops * weight
+        strength[_at(v)] = added
+
+
+@kernel
+def inner_weight(
+    rank: int,
+    size: int,
+    control: Any,
+    begins: Any,
+    ends: Any,
+    targets: Any,
+    weights: Any,
+    label: Any,
+) -> int:
+    """Return the sum of the weights of arcs within communities, those from a vertex to itself twice."""
+    begin, end = block_range(rank, size, begins.size)
+    weighted = weights.size > 0
+    inside = 0
+    for v in range(begin, end):
+        own = label[_at(v)]
+        for arc in range(begins[_at(v)], ends[_at(v)]):
+            u = targets[_at(arc)]
+            if label[_at(u)] == own:
+                weight = weights[_at(arc)] if weighted else 1
+                inside += weight if u != v else 2 * weight
+    return inside

@@ -1,0 +1,305 @@
+"""Louvain and Leiden over levels, each of whose vertices are communities, or parts, of the level below.
+
+Louvain (Blondel, Guillaume, Lambiotte, Lefebvre, J. Stat. Mech. P10008, 2008): move vertices to better
+communities, then make a vertex of each community, until none moves. On the way back down, vertices of each
+level move again (multilevel refinement: Rotta, Noack, ACM JEA 16, 2011). Leiden (Traag, Waltman, van Eck,
+Sci. Rep. 9:5233, 2019) refines the communities into connected parts first, makes a vertex of each part,
+which begins in its community, and can begin again with the communities that it has found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.algorithms.communities import cpu
+from godwit.dtypes import Array, frozen
+from godwit.graph.rows import SMALL_ARCS, require_memory
+from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
+
+_LEAST_CLASSES = 8
+"""Classes of a round where rows are short: more lead to better communities, but rows are read in pieces."""
+_SMALL_VERTICES = 4096
+"""Vertices up to which a round has all classes."""
+_MOST_ROUNDS = 32
+_LAST_MOVES = 256
+"""A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
+_LAST_MERGES = 1024
+"""A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
+_NEXT_SEED = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True)
+class Level:
+    """A graph whose vertices have a mass, or two.
+
+    :param rows: arcs, both directions of each edge
+    :param mass: int64 (n), and the same for in-arcs; the second is empty where there is one mass
+    """
+
+    rows: cpu.Rows
+    mass: tuple[Array, Array]
+
+    @property
+    def vertex_count(self) -> int:
+        """Number of vertices, n."""
+        return len(self.mass[0])
+
+    @property
+    def ids(self) -> np.dtype[Any]:
+        """Dtype of vertices."""
+        return self.rows.targets.dtype
+
+    def totals(self, label: Array, count: int) -> tuple[Array, Array]:
+        """Return the masses of communities, by labels below ``count``; sums are below 2^53, and exact."""
+        out, into = (
+            np.bincount(label, weights=mass, minlength=count).astype(np.int64)
+            if len(mass)
+            else np.zeros(0, np.int64)
+            for mass in self.mass
+        )
+        return out, into
+
+
+class Cores:
+    """Steps of the methods on the cores of the CPU, with memory that all levels share.
+
+    :param level: the first level, which is the largest
+    :param factor: of the product of masses in a score (cpu.py)
+    :param seed: any integer
+    :param threads: upper limit; None: all of the process
+    :param poll: called now and then with the number of vertices visited; an exception ends the run
+    :ivar visits: number of visits of vertices that looked for a better community
+    :ivar rounds: number of rounds of these
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        factor: float,
+        seed: int,
+        threads: int | None,
+        poll: Callable[[int], None] | None,
+    ) -> None:
+        n, ids = level.vertex_count, level.ids
+        self._threads = config.thread_count() if threads is None else threads
+        self._threads = self._threads_for(level)
+        self._poll = poll
+        self._factor = factor
+        self._word = seed % 2**64
+        each, shared = n * (8 + ids.itemsize), n * (8 + 6 * ids.itemsize)
+        while (
+            self._threads > 1
+            and config.missing_memory_bytes(self._threads * each + shared) is not None
+        ):
+            self._threads -= 1
+        require_memory(self._threads * each + shared, f"communities of {n:,} vertices")
+        self._sums = np.zeros((self._threads, n), np.int64)
+        self._touched = np.empty((self._threads, n), ids)
+        self.visits = 0
+        self.rounds = 0
+
+    def _threads_for(self, level: Level) -> int:
+        is_small = level.vertex_count < cpu.MOST_CLASSES * cpu.ALONE_VERTICES
+        return 1 if is_small or len(level.rows.targets) < SMALL_ARCS else self._threads
+
+    def _next_seed(self) -> np.uint64:
+        """Return another seed at each call."""
+        self._word = (self._word + _NEXT_SEED) % 2**64
+        return np.uint64(self._word)
+
+    def _run(
+        self, kernel: Any, level: Level, *arguments: Any, tallies: Array | None = None
+    ) -> list[Any]:
+        """Run a kernel; the fourth of its tallies counts visits, the third rounds."""
+        poll, before = self._poll, self.visits
+        tally = np.zeros(4, np.int64) if tallies is None else tallies
+        found = run_team(
+            kernel,
+            *arguments,
+            threads=self._threads_for(level),
+            poll=None if poll is None else lambda: poll(before + int(tally[3])),
+        )
+        self.rounds += int(tally[2])
+        self.visits += int(tally[3])
+        return found
+
+    def _scratch(self, level: Level, active: Array) -> tuple[Any, ...]:
+        """Return what rounds need: active vertices, and arrays from ``order`` to ``classes`` (cpu.py)."""
+        n, rows = level.vertex_count, level.rows
+        classes = _LEAST_CLASSES
+        while classes < cpu.MOST_CLASSES and (
+            n <= _SMALL_VERTICES or classes * n < 2 * len(rows.targets)
+        ):
+            classes *= 2
+        return (
+            active, np.empty(n, level.ids), np.empty(n, level.ids),
+            np.zeros((self._threads_for(level), cpu.MOST_CLASSES), np.int64),
+            np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
+            self._sums, self._touched, self._factor, self._next_seed(), classes,
+        )  # fmt: skip
+
+    def move(
+        self,
+        level: Level,
+        label: Array,
+        *,
+        rounds: int = _MOST_ROUNDS,
+        last: int | None = None,
+        random_ties: bool = False,
+    ) -> tuple[Array, Array]:
+        """Move the vertices of a level to better communities.
+
+        :param label: (n) where they are at first; changed
+        :param rounds: at most so many
+        :param last: a round with this number of moves is the last; None: the default
+        :param random_ties: of communities of equal score a hash chooses, not the smallest id
+        :returns: masses of each community
+        """
+        n, rows = level.vertex_count, level.rows
+        total = level.totals(label, n)
+        tallies = np.zeros(4, np.int64)
+        scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8))
+        self._run(
+            cpu.move_vertices, level, *rows, level.mass, label, total, *scratch, rounds,
+            n // _LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
+        )  # fmt: skip
+        return total
+
+    def refine(self, level: Level, label: Array, total: tuple[Array, Array]) -> Array:
+        """Return the part of each vertex; parts are connected, and within communities."""
+        n = level.vertex_count
+        part = np.arange(n, dtype=level.ids)
+        self._run(
+            cpu.refine_communities, level, *level.rows, level.mass, label, total,
+            *self._scratch(level, np.ones(n, np.uint8)), part,
+            tuple(map(np.array, level.mass)), np.zeros(n, np.uint8),
+        )  # fmt: skip
+        return part
+
+    def aggregate(self, level: Level, label: Array) -> tuple[Level, Array, Array]:
+        """Return the level whose vertices are the communities of ``label``.
+
+        :returns: the level; for each vertex that of the new level; for each vertex of that its id in
+            ``label``
+        """
+        n, ids = level.vertex_count, level.ids
+        arcs = len(level.rows.targets)
+        present = np.zeros(n, bool)
+        present[label] = True
+        number = np.cumsum(present, dtype=ids) - ids.type(1)
+        old = np.flatnonzero(present)
+        count = len(old)
+        require_memory(arcs * (8 + ids.itemsize), f"a graph of {count:,} communities")
+        rows = cpu.Rows(
+            np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(arcs, ids),
+            np.empty(arcs, np.int64),
+        )  # fmt: skip
+        self._run(
+            cpu.aggregate, level, *level.rows, label, number, np.zeros(count, np.int64),
+            np.empty(n, ids), np.zeros(count, np.int64), self._sums, self._touched, *rows,
+        )  # fmt: skip
+        last = int(rows.ends[-1]) if count else 0
+        rows = rows._replace(targets=rows.targets[:last], weights=rows.weights[:last])
+        new = number[label]
+        out_mass, in_mass = map(frozen, level.totals(new, count))
+        return Level(cpu.Rows(*map(frozen, rows)), (out_mass, in_mass)), new, old
+
+    def propagate(self, level: Level, backward: cpu.Rows | None, iterations: int) -> Array:
+        """Return the label of each vertex after iterations of synchronous label propagation.
+
+        :param backward: in-arcs, which count as well
+        """
+        n = level.vertex_count
+        labels = np.arange(n, dtype=level.ids), np.empty(n, level.ids)
+        none = frozen(np.empty(0, np.int64)), frozen(np.empty(0, level.ids))
+        rows = (none[0], none[0], none[1]) if backward is None else backward[:3]
+        tallies = np.zeros(4, np.int64)
+        self._run(
+            cpu.propagate_labels, level, *level.rows[:3], *rows, *labels,
+            np.zeros(2 * WORDS_PER_LINE, np.int64), self._sums, self._touched, iterations, tallies,
+            tallies=tallies,
+        )  # fmt: skip
+        return labels[iterations % 2]
+
+    def split(self, level: Level, label: Array) -> Array:
+        """Return the smallest vertex of the connected part of each vertex's community."""
+        parent = np.empty(level.vertex_count, level.ids)
+        self._run(cpu.split_communities, level, *level.rows[:3], label, parent)
+        return parent
+
+
+def louvain_levels(level: Level, cores: Cores) -> tuple[Array, list[Array]]:
+    """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
+    levels, maps = [level], []
+    while True:
+        n = level.vertex_count
+        label = np.arange(n, dtype=level.ids)
+        cores.move(level, label)
+        above, new, _ = cores.aggregate(level, label)
+        if above.vertex_count == n:
+            break
+        maps.append(new)
+        levels.append(above)
+        is_last = n - above.vertex_count <= n // _LAST_MERGES
+        level = above
+        if is_last:
+            label = np.arange(above.vertex_count, dtype=level.ids)
+            break
+    return _moved_downwards(levels, maps, cores, label), maps
+
+
+def leiden_levels(level: Level, cores: Cores, iterations: int) -> tuple[Array, list[Array]]:
+    """Return the same of Leiden's method."""
+    first = level
+    label = np.arange(first.vertex_count, dtype=first.ids)
+    maps: list[Array] = []
+    for _ in range(iterations):
+        levels, maps = [first], []
+        level = first
+        while True:
+            n = level.vertex_count
+            total = cores.move(level, label)
+            communities = int(np.count_nonzero(np.bincount(label, minlength=n)))
+            if communities == n:
+                break
+            part = cores.refine(level, label, total)
+            above, new, old = cores.aggregate(level, part)
+            if above.vertex_count == n:  # no part has two vertices
+                above, new, old = cores.aggregate(level, label)
+            maps.append(new)
+            levels.append(above)
+            is_last = n - above.vertex_count <= n // _LAST_MERGES
+            level = above
+            label = _representatives(label[old], n)
+            if is_last:
+                break
+        label = _moved_downwards(levels, maps, cores, label)
+    return label, maps
+
+
+def _representatives(label: Array, bound: int) -> Array:
+    """Return labels renamed to the smallest vertex that has each.
+
+    :param bound: labels are smaller
+    """
+    vertices = np.arange(len(label), dtype=label.dtype)
+    first = np.zeros(bound, label.dtype)
+    first[label[::-1]] = vertices[::-1]  # of several values, NumPy keeps the last
+    named: Array = first[label]
+    return named
+
+
+def _moved_downwards(levels: list[Level], maps: list[Array], cores: Cores, label: Array) -> Array:
+    """Return communities of the first level, whose vertices have moved once more, as those of all levels.
+
+    :param label: communities of the last level
+    """
+    for level, above in zip(levels[-2::-1], maps[::-1], strict=True):
+        label = _representatives(label[above], max(len(label), 1))
+        cores.move(level, label)
+    return label

@@ -1,0 +1,217 @@
+"""Checked arguments of community detection: devices, and weights as integers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.communities import cpu
+from godwit.algorithms.paths.weights import named_arc, uses_weights
+from godwit.dtypes import Array, as_float, frozen
+from godwit.errors import InputError, shown
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import not_a_graph
+from godwit.graph.rows import Rows, require_memory, thread_count_for
+from godwit.graph.transform import symmetrized
+from godwit.placement import PlacedGraph
+from godwit.runtime.cpu.team import run_team
+from godwit.runtime.protocol import Device
+from godwit.runtime.registry import DevicesArgument, resolve_devices
+from godwit.worker.query import GraphArgument
+
+_SUM_BITS = 51
+"""Sums of all weights are below 2^51, so sums of strengths are below 2^53: exact in float64."""
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Arcs of a graph with weights that are integers.
+
+    :param rows: the arcs; no weights for 1 each
+    :param exponent: 1 is 2**exponent in ``rows.weights``
+    """
+
+    rows: cpu.Rows
+    exponent: int
+
+    def scaled(self, number: float) -> float:
+        """Return what a number is among the weights of ``rows``; infinity where it is too large."""
+        try:
+            return math.ldexp(number, self.exponent)
+        except OverflowError:
+            return math.inf
+
+
+def on_threads(
+    graph: GraphArgument, devices: DevicesArgument, what: str
+) -> tuple[Graph, tuple[Device, ...]]:
+    """Return a graph and devices of the CPU: all cores, or virtual ones, each of which is a thread.
+
+    :param what: name of the algorithm in error messages
+    :raises InputError: no graph; or GPUs are asked for
+    """
+    if isinstance(graph, PlacedGraph):
+        if devices is not None:
+            raise InputError("the graph is placed already: give devices to place()")
+        graph.check_open()
+        chosen, graph = graph.context.devices, graph.graph
+        return graph, chosen if chosen[0].kind == "cpu" else resolve_devices("cpu")
+    chosen = resolve_devices("cpu" if devices is None else devices)
+    if not isinstance(graph, Graph):
+        raise not_a_graph(graph)
+    if chosen[0].kind != "cpu":
+        names = ", ".join(device.name for device in chosen)
+        raise InputError(
+            f"{what} runs on the CPU so far, got {names}; leave devices out, or give devices='cpu'"
+        )
+    return graph, chosen
+
+
+def thread_limit(devices: tuple[Device, ...]) -> int | None:
+    """Return the number of threads of devices of the CPU; None for all cores."""
+    return None if devices[0].name == "cpu" else len(devices)
+
+
+def as_resolution(value: Any) -> float:
+    """Return the resolution as a finite float that is not negative; InputError otherwise."""
+    number = as_float(value, "resolution")
+    if not 0 <= number < math.inf:
+        raise InputError(f"resolution must be finite and not negative, got {shown(value)}")
+    return number
+
+
+def weighted_rows(graph: Graph, weighted: Any, what: str) -> WeightedRows:
+    """Return the arcs of a graph with integers for weights, made once.
+
+    Integers stay as they are while their sum is below 2^51. Others are multiplied by the power of two that
+    brings their sum to 2^50 to 2^51, and rounded, half to even: each is then exact to the sum of all
+    weights times 2^-51.
+
+    :param weighted: as of :func:`godwit.louvain`
+    :raises InputError: a weight is negative, infinite or NaN
+    """
+    offsets = graph.offsets
+    begins, ends = frozen(offsets[:-1]), frozen(offsets[1:])
+    none = frozen(np.empty(0, np.int64))
+    if not uses_weights(graph, weighted):
+        return WeightedRows(cpu.Rows(begins, ends, graph.targets, none), 0)
+    weights, exponent = graph.cached("integer weights", lambda: _integer_weights(graph, what))
+    if len(weights) == 0:
+        weights = none
+    return WeightedRows(cpu.Rows(begins, ends, graph.targets, weights), exponent)
+
+
+def _integer_weights(graph: Graph, what: str) -> tuple[Array, int]:
+    """Return weights as integers, and the exponent of the power of two that they are multiplied by."""
+    weights = graph.weights
+    assert weights is not None
+    m = len(weights)
+    if m == 0:
+        return frozen(np.empty(0, np.int64)), 0
+    least, largest = weights.min(), weights.max()
+    if not (least >= 0 and largest < math.inf):
+        arc = int(np.argmax(~((weights >= 0) & (weights < math.inf))))
+        raise InputError(
+            f"{what} needs weights that are finite and not negative; {named_arc(graph, arc)} has weight "
+            f"{weights[arc]}"
+        )
+    require_memory(16 * m, "weights as integers")
+    # An exact sum of rounded weights bounds the sum of all, whatever their order.
+    exponent = math.frexp(float(largest))[1]
+    shift = 61 - m.bit_length() - exponent
+    rough = int(np.rint(np.ldexp(weights.astype(np.float64), shift)).astype(np.int64).sum()) + m
+    total_bits = rough.bit_length() - shift  # the sum is below 2**total_bits
+    if weights.dtype.kind in "iu" and total_bits <= _SUM_BITS:
+        return frozen(weights, np.int64), 0
+    shift = _SUM_BITS - total_bits
+    scaled = np.rint(np.ldexp(weights.astype(np.float64), shift)).astype(np.int64)
+    return frozen(scaled), shift
+
+
+def strengths(graph: Graph, rows: cpu.Rows) -> Array:
+    """Return the sum of the weights of each vertex's out-arcs: int64 (n).
+
+    Self-loops count twice in undirected graphs, which have them as one arc.
+    """
+    strength = np.empty(len(rows.begins), np.int64)
+    threads = thread_count_for(len(rows.targets))
+    loops = 1 if graph.directed else 2
+    run_team(cpu.vertex_strengths, *rows, loops, strength, threads=threads, brief=True)
+    return frozen(strength)
+
+
+def in_strengths(rows: cpu.Rows) -> Array:
+    """Return the sum of the weights of each vertex's in-arcs: int64 (n)."""
+    weights = rows.weights if len(rows.weights) else None
+    sums = np.bincount(rows.targets, weights=weights, minlength=len(rows.begins))
+    return frozen(sums.astype(np.int64))
+
+
+def both_directions(rows: cpu.Rows, offsets: Array) -> cpu.Rows:
+    """Return rows with the reverse of each arc as well.
+
+    :param offsets: (n + 1) of ``rows``
+    """
+    weights = rows.weights if len(rows.weights) else None
+    both = symmetrized(Rows(offsets, rows.targets, weights), None)
+    return cpu.Rows(
+        frozen(both.offsets[:-1]),
+        frozen(both.offsets[1:]),
+        frozen(both.targets),
+        rows.weights if both.weights is None else frozen(both.weights),
+    )
+
+
+def modularity_of(graph: Graph, rows: cpu.Rows, label: Array, resolution: float) -> float:
+    """Return the modularity of communities; NaN without arcs.
+
+    Sums of integers are exact, and that of squares is rounded once (``math.fsum``), so the result does not
+    depend on any order.
+
+    :param rows: arcs of the graph, with integers for weights
+    :param label: (n) ids from 0 to n - 1
+    """
+    if graph.directed:
+        return _directed_modularity(graph, rows, label, resolution)
+    strength = strengths(graph, rows)
+    total = int(strength.sum())
+    if total == 0:
+        return math.nan
+    threads = thread_count_for(len(rows.targets))
+    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads)))
+    share = np.bincount(label, weights=strength) / total
+    return inside / total - resolution * math.fsum(share * share)
+
+
+def _directed_modularity(graph: Graph, rows: cpu.Rows, label: Array, resolution: float) -> float:
+    tails = np.repeat(label, np.diff(graph.offsets))
+    heads = label[graph.targets]
+    weights = rows.weights if len(rows.weights) else np.ones(len(tails), np.int64)
+    total = int(weights.sum())
+    if total == 0:
+        return math.nan
+    count = int(label.max()) + 1
+    leaving = np.bincount(tails, weights=weights, minlength=count) / total
+    entering = np.bincount(heads, weights=weights, minlength=count) / total
+    inside = int(weights[tails == heads].sum())
+    return inside / total - resolution * math.fsum(leaving * entering)
+
+
+def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution: float) -> float:
+    """Return the quality by the constant Potts model: per community, weight within - resolution * pairs.
+
+    Pairs are ordered in directed graphs.
+    """
+    rows = weighted.rows
+    threads = thread_count_for(len(rows.targets))
+    sizes = np.bincount(label).astype(np.int64)
+    pairs = int((sizes * (sizes - 1)).sum())
+    if graph.directed:
+        within = np.repeat(label, np.diff(graph.offsets)) == label[graph.targets]
+        inside = int(rows.weights[within].sum() if len(rows.weights) else within.sum())
+        return math.ldexp(inside, -weighted.exponent) - resolution * pairs
+    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads)))
+    return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs / 2

@@ -50,7 +50,12 @@ def test_a_slow_run_ends_when_cores_would_be_done(clock: Clock) -> None:
 
 def test_a_fast_run_goes_on(clock: Clock) -> None:
     poll = RunPoll(None, None, None, hand_over=HandOver(0.05, 1000))
-    assert pace(clock, poll, lambda _: 15_000.0, 2) == np.inf
+    assert pace(clock, poll, lambda _: 15_000.0, 0.099) == np.inf
+
+
+def test_items_that_are_processed_again_do_not_hide_that_a_run_is_slow(clock: Clock) -> None:
+    poll = RunPoll(None, None, None, hand_over=HandOver(0.05, 1000))
+    assert pace(clock, poll, lambda _: 15_000.0, 2) == pytest.approx(0.1, abs=1e-3)
 
 
 def test_a_run_that_becomes_slow_ends_within_a_multiple(clock: Clock) -> None:

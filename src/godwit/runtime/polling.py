@@ -33,7 +33,8 @@ class HandOver:
 
     Searches of long, narrow graphs keep a few threads of a GPU busy, of which each is slower than a core. A
     run that has taken as long as cores need for all of it ends if, at its pace, what is left takes longer
-    than that. So a query takes at most some twice the time of the better way.
+    than that; and after twice that time in any case, since items that are processed again look like
+    progress. So a query takes at most some three times the time of the better way.
 
     :param cores_s: seconds that all cores need
     :param total: items of the whole run
@@ -75,7 +76,7 @@ class RunPoll:
         self._total = total
         self._max_items = max_items
         self._hand_over = hand_over
-        self._looked_s, self._seen = 0.0, 0
+        self._looked_s = 0.0
         self._processed = 0
         self._begin: float | None = None
 
@@ -114,9 +115,9 @@ class RunPoll:
             return
         done = max(0, self._processed - hand_over.unfinished)
         left = max(0, hand_over.total - done)
-        if left * (now_s - self._looked_s) > (done - self._seen) * hand_over.cores_s:
+        if self._looked_s or left * now_s > done * hand_over.cores_s:
             raise CoresAreFasterError(now_s)
-        self._looked_s, self._seen = now_s, done
+        self._looked_s = now_s
 
     def _next_look_s(self, hand_over: HandOver) -> float:
         return max(_FIRST_LOOK_S, hand_over.cores_s, 2 * self._looked_s)

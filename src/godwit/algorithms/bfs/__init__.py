@@ -100,7 +100,7 @@ _WIDE_NS, _THIN_NS = 0.5, 7.0
 """Nanoseconds of a search for each arc on the CPU, whatever the number of cores (benchmarks/zoo.py): most
 arcs of a wide graph are not looked at, and few vertices of a thin one are searched at a time."""
 
-_VERTEX_S, _ARC_S = 10e-9, 2.3e-9
+_VERTEX_S, _ARC_S = 6e-9, 1.5e-9
 """Seconds of a search of a narrow graph on the CPU for each vertex and each arc (benchmarks/zoo.py)."""
 
 _SEARCHES_PER_REVERSE = 8

@@ -245,7 +245,8 @@ def test_command(tmp_path: Path) -> None:
     assert "Ulm Bonn Jena" in found.stdout
     many = ["walks", "path:1000", "-l", "1", "--walks", str(1 << 32)]
     found = CliRunner().invoke(app, many)
-    assert found.exit_code == 2 and "are available" in found.output
+    assert found.exit_code == 2
+    assert "are available" in found.output
 
 
 class TestEmulated:

@@ -170,6 +170,9 @@ class Condensation:
         ends = np.cumsum(self.components.sizes)[:-1]
         return [self.components.ids.of(part) for part in np.split(order, ends)]
 
+    def __repr__(self) -> str:
+        return f"Condensation({self.components.count} component(s), {self.graph.arc_count} arc(s))"
+
 
 @public
 def condensation(

@@ -60,7 +60,7 @@ class _WalksQuery(GraphQuery):
         query = walk_query(graph, sources, **self.given)
         begins = query.sources if sources else np.arange(graph.vertex_count)
         count = len(begins) * self.repetitions
-        require_memory(count * begins.itemsize, f"the sources of {count:,} walks")
+        require_memory(count * begins.itemsize, f"a list of the sources of {count:,} walks")
         query = replace(query, sources=np.repeat(begins, self.repetitions))
         timeout_s, devices = self.run_arguments["timeout_s"], self.run_arguments["devices"]
         with display.bar("running walks") as progress:

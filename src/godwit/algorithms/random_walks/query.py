@@ -114,7 +114,7 @@ def _checked_sums(graph: Graph, rows: Rows) -> Array:
             "random walks need weights that are finite and not negative; "
             f"{named_arc(graph, arc)} has weight {given[arc]}"
         )
-    require_memory(8 * rows.arc_count, "sums of weights")
+    require_memory(8 * rows.arc_count, "an array of sums of weights")
     sums = np.empty(rows.arc_count)
     threads = thread_count_for(rows.arc_count)
     run_team(_sum_rows, rows.offsets, weights, sums, threads=threads)

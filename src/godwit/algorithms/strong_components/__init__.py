@@ -119,7 +119,7 @@ def _label_on_gpu(placed: PlacedGraph, statistics: RunStatistics, options: Solve
     if options.location.gpu is None:
         require_memory(
             plain.vertex_count * plain.targets.dtype.itemsize,
-            f"the strong components of {plain.vertex_count:,} vertices",
+            f"a search for the strong components of {plain.vertex_count:,} vertices",
         )
     poll = make_poll(options)
     steps = place_positions(placed)

@@ -204,9 +204,10 @@ def test_wrong_arguments() -> None:
                 gw.random_walks(graph, 0, 3, weighted=False, **{name: wrong})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="length"):
         gw.random_walks(graph, 0, -1)
-    huge = Graph.from_edges([0, 0], [1, 2], [1e308, 1e308])
-    with pytest.raises(InputError, match=r"infinite sum"):
-        gw.random_walks(huge, 0, 3)
+    for weight in (1e308, 1e299):  # the sum, or its product with 1 / q, would be infinite
+        huge = Graph.from_edges([0, 0], [1, 2], [weight, weight])
+        with pytest.raises(InputError, match=r"add up to more than"):
+            gw.random_walks(huge, 0, 3)
     with pytest.raises(RunTimeoutError):
         gw.random_walks(generators.path(3), 0, 30_000_000, devices="cpu", timeout_s=0.05)
 
@@ -242,6 +243,10 @@ def test_command(tmp_path: Path) -> None:
     assert target.read_text().splitlines()[1] == '0,0,"Ulm"'
     found = CliRunner().invoke(app, line)
     assert "Ulm Bonn Jena" in found.stdout
+    many = ["walks", "path:1000", "-l", "1", "--walks", str(1 << 32)]
+    found = CliRunner().invoke(app, many)
+    assert found.exit_code == 2
+    assert "are available" in found.output
 
 
 class TestEmulated:

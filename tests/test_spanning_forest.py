@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,12 @@ def test_totals_of_integers_are_exact() -> None:
     graph = Graph.from_edges([0, 1, 2], [1, 2, 3], [big, big, -5], directed=False)
     assert gw.minimum_spanning_forest(graph).total_weight == 2 * big - 5
     assert gw.minimum_spanning_forest(graph, weighted=False).total_weight == 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_total_of_large_floats_is_infinite() -> None:
+    graph = Graph.from_edges([0, 1], [1, 2], [1.7e308, 1.7e308], directed=False)
+    assert gw.minimum_spanning_forest(graph).total_weight == math.inf
 
 
 @settings(max_examples=20)

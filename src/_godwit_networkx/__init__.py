@@ -39,7 +39,7 @@ COSTS = {
     "iterations": Cost(10, 1, 1000),
 }
 CONVERSION = Cost(0.5, 0.5, 500)
-"""Of a graph, with an attribute of edges; ``call`` is for all graphs, with what else a first call takes."""
+"""Cost of converting a graph with an attribute of edges; ``call`` includes what else a first call takes."""
 
 GPU_CALL = 1_000.0
 """Microseconds that a call on GPUs takes beside these."""

@@ -60,7 +60,7 @@ def plot_timeline(
         (span["ts"], _kind_of(track, span))
         for track in tracks
         for span in track.spans
-        if (span["ts"] + span["dur"]) / 1e3 >= left and span["ts"] / 1e3 <= right
+        if _is_shown(span, left, right)
     ]
     kinds = list(dict.fromkeys(kind for _, kind in sorted(shown)))
     styles = {
@@ -121,6 +121,11 @@ def _tracks_of(events: list[_Event]) -> list[_Track]:
     return [tracks[number] for number in sorted(tracks, key=order.__getitem__)]
 
 
+def _is_shown(span: _Event, left: float, right: float) -> bool:
+    """Return True if a part of a span lies between two times, in milliseconds."""
+    return bool((span["ts"] + span["dur"]) / 1e3 >= left and span["ts"] / 1e3 <= right)
+
+
 def _kind_of(track: _Track, span: _Event) -> str:
     """Return what the colour of a span stands for: the use of its track, or else its name."""
     if track.name.startswith("kernel"):
@@ -167,9 +172,9 @@ def _draw_track(
     depths = _depths_of(track.spans)
     lanes = 1 + max(depths, default=0)
     for span, depth in zip(track.spans, depths, strict=True):
-        begin, length = span["ts"] / 1e3, span["dur"] / 1e3
-        if begin + length < left or begin > right:
+        if not _is_shown(span, left, right):
             continue
+        begin, length = span["ts"] / 1e3, span["dur"] / 1e3
         top, height = row - 0.42 + 0.84 * depth / lanes, 0.84 * (1 - depth / lanes)
         axes.broken_barh(
             [(begin, length)], (top, height), **styles[_kind_of(track, span)], linewidth=0.3,

@@ -52,12 +52,15 @@ class _WalksQuery(GraphQuery):
         import numpy as np
 
         from godwit.algorithms.random_walks import run_walks, walk_query
+        from godwit.graph.rows import require_memory
         from godwit.worker.options import query_options
 
         graph = self.load(display)
         sources = [parse_vertex(text, graph, "source") for text in self.sources]
         query = walk_query(graph, sources, **self.given)
         begins = query.sources if sources else np.arange(graph.vertex_count)
+        count = len(begins) * self.repetitions
+        require_memory(count * begins.itemsize, f"a list of the sources of {count:,} walks")
         query = replace(query, sources=np.repeat(begins, self.repetitions))
         timeout_s, devices = self.run_arguments["timeout_s"], self.run_arguments["devices"]
         with display.bar("running walks") as progress:

@@ -165,7 +165,8 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
 
     Both times are estimated from the size of the graph (:data:`_godwit_networkx.COSTS`). If a call does not
     pay for a conversion, several may: what NetworkX has taken for calls on a graph is added up, and once
-    that is as long as a conversion, the graph is converted. NetworkX forgets it when the graph changes.
+    that is as long as a conversion, the graph is converted. That sum is kept in NetworkX's cache of the
+    graph, which is cleared when the graph changes.
 
     This takes microseconds, except before the conversion of a large graph for a search from given nodes:
     then it takes a small part of what the conversion does.

@@ -81,7 +81,7 @@ class RunPoll:
         self._begin: float | None = None
 
     def __call__(self, processed: int) -> None:
-        """Tell the user's function and the trace how far the run is.
+        """Report the number of processed items to the user's function and the trace.
 
         :raises RunTimeoutError: out of time, or too many items
         :raises CoresAreFasterError: see :class:`HandOver`

@@ -351,6 +351,29 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._runs_on_copies += 1
         return outcome
 
+    def run_on_first(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
+        """Return what a function returns for the whole graph on one GPU, of several on the first.
+
+        :raises GraphTooLargeError: there is no room for it
+        """
+        if len(self.parts) == 1:
+            return run(self)
+        return self.run_on_copies(1, lambda copies: run(copies.placements[0]))
+
+    def run_on_first_with_room(self, run: Callable[[StepPlacement], Outcome]) -> Outcome | None:
+        """Return the same as :meth:`run_on_first`, or None if the first of several GPUs has no room.
+
+        :raises GraphTooLargeError: there is no room on the only GPU
+        """
+        if len(self.parts) > 1 and not self.has_room_for_copy():
+            return None
+        try:
+            return self.run_on_first(run)
+        except GraphTooLargeError:
+            if len(self.parts) == 1:
+                raise
+            return None
+
     def has_room_for_copy(self) -> bool:
         """Return True if the first GPU has a copy of the whole graph, or ample room for one."""
         if self._copies:

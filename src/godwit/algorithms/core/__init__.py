@@ -16,7 +16,7 @@ from godwit.algorithms.core.program import core_numbers_by_steps
 from godwit.algorithms.core.result import CoreResult
 from godwit.arrays import host_array
 from godwit.dtypes import Array, as_array, as_count
-from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError, shown
+from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_offsets
 from godwit.graph.foreign import not_a_graph
@@ -201,21 +201,10 @@ def _on_gpus(
     placed.check_all_duplicated("core numbers are computed")
     poll = make_poll(options)
     steps = place_positions(placed)
-    if len(steps.parts) > 1 and not steps.has_room_for_copy():
-        return core_numbers_by_steps(placed, options)
     with statistics.phase("run"):
-        if len(steps.parts) == 1:
-            outcome = core_numbers_on_gpu(steps, options.gpu, options.location, poll)
-        else:
-            try:
-                outcome = steps.run_on_copies(
-                    1,
-                    lambda copies: core_numbers_on_gpu(
-                        copies.placements[0], options.gpu, options.location, poll
-                    ),
-                )
-            except GraphTooLargeError:
-                outcome = None
+        outcome = steps.run_on_first_with_room(
+            lambda whole: core_numbers_on_gpu(whole, options.gpu, options.location, poll)
+        )
     if outcome is None:
         return core_numbers_by_steps(placed, options)
     statistics.begin_on(statistics.devices[:1])

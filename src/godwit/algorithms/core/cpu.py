@@ -65,7 +65,7 @@ def core_numbers_on_cores(
     """
     n = graph.vertex_count
     threads = 1 if graph.arc_count < _ALONE_ARCS else thread_count(graph, threads)
-    require_memory((8 + 2 * graph.targets.itemsize) * n, f"core numbers of {n:,} vertices")
+    require_memory((8 + 2 * graph.targets.itemsize) * n, f"an array of {n:,} core numbers")
     reverse = in_arcs(graph) if graph.directed else graph
     core = np.full(n, _LEFT)
     words = np.zeros((threads + 1) * _SETS * _KINDS * WORDS_PER_LINE, np.int64)

@@ -21,7 +21,6 @@ import numpy as np
 from godwit.algorithms.greedy.cpu import decide_on_cores
 from godwit.algorithms.greedy.order import Kind, vertex_order
 from godwit.algorithms.greedy.program import decide_by_steps
-from godwit.errors import GraphTooLargeError
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import OF_STEPS, check_options
@@ -68,21 +67,10 @@ def _on_gpus(
 
     poll = make_poll(options)
     steps = place_positions(placed)
-    outcome = None
-    if len(steps.parts) == 1:
-        with statistics.phase("run"):
-            outcome = decide_on_gpu(steps, kind, seed, options.gpu, options.location, poll)
-    elif steps.has_room_for_copy():
-        try:
-            with statistics.phase("run"):
-                outcome = steps.run_on_copies(
-                    1,
-                    lambda copies: decide_on_gpu(
-                        copies.placements[0], kind, seed, options.gpu, options.location, poll
-                    ),
-                )
-        except GraphTooLargeError:
-            pass
+    with statistics.phase("run"):
+        outcome = steps.run_on_first_with_room(
+            lambda whole: decide_on_gpu(whole, kind, seed, options.gpu, options.location, poll)
+        )
     if outcome is None:
         return decide_by_steps(placed, kind, vertex_order(placed.graph, kind, seed), options)
     statistics.begin_on(statistics.devices[:1])

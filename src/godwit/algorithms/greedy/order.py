@@ -17,7 +17,7 @@ _DIGIT = 16  # bits that NumPy sorts by radix
 
 
 class Kind(Enum):
-    """What is decided."""
+    """Kind of decision that a greedy pass makes for each vertex."""
 
     SET = "independent set"
     """1 if no neighbour before the vertex has 1, else 0; small degrees come first: sets are large"""

@@ -48,7 +48,7 @@ def maximal_independent_set(
     :param progress: as for :func:`bfs`: the number of vertices decided so far
     :param trace: as for :func:`bfs`
     :param gpu: how kernels are run
-    :returns: ``.member`` (n, bool), ``.size``, ``.vertices``, ``.statistics``
+    :returns: ``.member`` (n, bool), ``.size``, ``.vertices``, ``.to_dict()``, ``.statistics``
     :raises InputError: a wrong argument, or several devices of the CPU
     :raises DeviceError: a device does not exist
     :raises GraphTooLargeError: the graph or the arrays of the run do not fit

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class IndependentSetResult(VertexResult):
-    """Which vertices are in the set.
+    """An independent set of vertices.
 
     :ivar graph: the graph
     :ivar statistics: work and times of the run
@@ -62,9 +62,19 @@ class IndependentSetResult(VertexResult):
         """Ids of the vertices in the set, in the order of the graph."""
         return list(self.ids.of(np.flatnonzero(self._member)))
 
+    def to_dict(self) -> dict[Any, bool]:
+        """Return for every vertex, by its id (:attr:`Graph.ids`), True if it is in the set.
+
+        >>> import godwit as gw
+        >>> graph = gw.Graph.from_edges([0, 1], [1, 2], directed=False, ids=["Bonn", "Ulm", "Jena"])
+        >>> gw.maximal_independent_set(graph).to_dict()
+        {'Bonn': True, 'Ulm': False, 'Jena': True}
+        """
+        return dict(zip(self.ids, self._member.tolist(), strict=True))
+
     @property
     def columns(self) -> list[Column]:
-        """Whether each vertex is in the set."""
+        """The column ``member`` of a table of vertices."""
         return [Column("member", self._member)]
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -126,7 +126,9 @@ def run_walks(
         check_options(used, options.gpu, "random walks")
         rows, columns = query.shape
         dtype = query.graph.targets.dtype
-        require_memory(rows * columns * dtype.itemsize, f"{rows:,} walks of {query.length:,} steps")
+        require_memory(
+            rows * columns * dtype.itemsize, f"an array of {rows:,} walks of {query.length:,} steps"
+        )
         _ = query.sums  # checks weights
         statistics = RunStatistics(tuple(one.name for one in used), "random walks")
         poll = make_poll(options, rows * query.length)

@@ -112,7 +112,7 @@ def _walk_on(
     walks, columns = query.shape
     result, _ = new_host_array(walks * columns, dtype, target.indexes)
     # A plan points to the arrays of all placements, and is kept with the first.
-    key = ("walks", query.is_sorted, query.weighted, gpu, tuple(one.version for one in others))
+    key = ("walks", query.sorts_rows, query.weighted, gpu, tuple(one.version for one in others))
     seconds = {"kernel": 0.0, "gather": 0.0}
 
     def make() -> _WalkPlan:
@@ -160,7 +160,7 @@ class _WalkPlan(StepPlan[StepPlacement | StepCopies]):
 
         :raises GraphTooLargeError: need against free, before anything is allocated
         """
-        rows, way = query.rows, query.is_sorted
+        rows, way = query.rows, query.sorts_rows
         values = {
             "offsets": (arrays.offsets, rows.offsets),
             "targets": (arrays.targets[way], rows.targets),

@@ -53,6 +53,10 @@ class NeighborSample:
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
 
+    def __repr__(self) -> str:
+        hops = len(self.edges_per_hop)
+        return f"NeighborSample({len(self.nodes)} nodes, {len(self.edges)} edges, {hops} hop(s))"
+
 
 @public
 def sample_neighbors(

@@ -26,6 +26,8 @@ TRIES = 16
 WORDS_BITS = 6
 """2**WORDS_BITS words belong to a step: two a try, and one for the draw from all arcs."""
 _LEAST_BIAS, _MOST_BIAS = 1e-9, 1e9
+_MOST_SUM = float(np.finfo(np.float64).max) / (2 * _MOST_BIAS)
+"""Sum of the weights of a row that no biases make infinite."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class WalkQuery:
         return len(self.sources), self.length + 1
 
     @property
-    def is_sorted(self) -> bool:
+    def sorts_rows(self) -> bool:
         """True if rows must be sorted, and those of the graph are not: biased steps search in rows."""
         return self.is_biased and not self.graph.has_sorted_rows
 
@@ -69,7 +71,7 @@ class WalkQuery:
     def rows(self) -> Rows:
         """Rows that walks follow."""
         graph = self.graph
-        if not self.is_sorted:
+        if not self.sorts_rows:
             return graph.rows
         rows: Rows = graph.cached("sorted rows of walks", lambda: sorted_rows(graph.rows))
         return rows
@@ -94,7 +96,7 @@ def row_sums(graph: Graph, rows: Rows) -> Array:
     """Return the sums of weights up to each arc, in its row: float64 (m), kept with the graph.
 
     :param rows: those of the graph, or sorted ones
-    :raises InputError: a weight is negative, infinite or NaN (names the arc), or a sum overflows
+    :raises InputError: a weight is negative, infinite or NaN (names the arc), or a sum is too large
     """
     sums: Array = graph.cached(
         ("sums of walks", rows is graph.rows), lambda: _checked_sums(graph, rows)
@@ -112,12 +114,14 @@ def _checked_sums(graph: Graph, rows: Rows) -> Array:
             "random walks need weights that are finite and not negative; "
             f"{named_arc(graph, arc)} has weight {given[arc]}"
         )
-    require_memory(8 * rows.arc_count, "sums of weights")
+    require_memory(8 * rows.arc_count, "an array of sums of weights")
     sums = np.empty(rows.arc_count)
     threads = thread_count_for(rows.arc_count)
     run_team(_sum_rows, rows.offsets, weights, sums, threads=threads)
-    if len(sums) and sums.max() == np.inf:
-        raise InputError("the weights of a vertex' arcs have an infinite sum: divide all weights")
+    if len(sums) and sums.max() > _MOST_SUM:
+        raise InputError(
+            f"the weights of a vertex' arcs add up to more than {_MOST_SUM:.2g}: divide all weights"
+        )
     return frozen(sums)
 
 

@@ -80,7 +80,7 @@ def score_neighbours(
     each = n * (8 + graph.targets.itemsize)
     while count > 1 and config.missing_memory_bytes(count * each) is not None:
         count -= 1
-    require_memory(count * each, "sums over neighbours of neighbours")
+    require_memory(count * each, "a table of sums over neighbours of neighbours")
     ends = np.zeros(n + 1, np.int64)
     sums = np.zeros((count, n))
     reached = np.empty((count, n), graph.targets.dtype)
@@ -94,7 +94,7 @@ def score_neighbours(
     )  # fmt: skip
     np.cumsum(ends, out=ends)
     found = int(ends[-1])
-    require_memory(found * (2 * graph.targets.itemsize + 8), f"{found:,} pairs")
+    require_memory(found * (2 * graph.targets.itemsize + 8), f"a list of {found:,} pairs")
     pairs = np.empty((found, 2), graph.targets.dtype)
     scores = np.empty(found)
     control = new_control()

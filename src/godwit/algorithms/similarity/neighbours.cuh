@@ -2,7 +2,7 @@
 // of the vertices.
 //
 // A block takes a vertex u. For each neighbour w it adds the term of w to each neighbour v > u of w, in an array of
-// its own that is zero between two vertices; whoever adds to a zero lists v. (Gustavson's product of sparse matrices,
+// its own that is zero between two vertices; the thread that adds to a zero lists v. (Gustavson's product of sparse matrices,
 // by rows.) Then it scores the listed vertices, and appends those above the bound to the pairs of the device. Where
 // these have no room, they are counted only.
 #pragma once

@@ -20,7 +20,7 @@ in common."""
 
 
 class Measure(IntEnum):
-    """How the sum over common neighbours becomes a score: ``Measure`` of similarity.cuh."""
+    """Rule that turns the sum over common neighbours into a score: ``Measure`` of similarity.cuh."""
 
     JACCARD, OVERLAP, SORENSEN, SUM_OF_TERMS = range(4)
 

@@ -7,8 +7,6 @@ Kruskal's algorithm filters edges (cpu.py), on a GPU Boruvka's joins trees (span
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from godwit.algorithms.paths.weights import named_arc, uses_weights
@@ -139,18 +137,14 @@ def _on_gpu(
     poll = make_poll(options)
     steps = place_positions(placed)
 
-    def run(placement: Any) -> ForestMarks:
-        return forest_on_gpu(placement, weights, maximum, options.gpu, poll)
-
-    with statistics.phase("run"):
-        if len(steps.parts) == 1:
-            marked = run(steps)
-        else:
-            try:
-                marked = steps.run_on_copies(1, lambda copies: run(copies.placements[0]))
-            except GraphTooLargeError as error:
-                raise GraphTooLargeError(
-                    f"{error}; a spanning forest is found by one GPU, or by the CPU (devices='cpu')"
-                ) from error
+    try:
+        with statistics.phase("run"):
+            marked = steps.run_on_first(
+                lambda whole: forest_on_gpu(whole, weights, maximum, options.gpu, poll)
+            )
+    except GraphTooLargeError as error:
+        raise GraphTooLargeError(
+            f"{error}; a spanning forest is found by one GPU, or by the CPU (devices='cpu')"
+        ) from error
     statistics.split_run(marked.seconds)
     return marked

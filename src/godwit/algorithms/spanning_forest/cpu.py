@@ -49,7 +49,7 @@ _AHEAD = 16
 
 
 class KeyOrder(NamedTuple):
-    """How the bits of a weight, as a signed integer, become a key; the kernels get all three.
+    """Rule that turns the bits of a weight, a signed integer, into a key; kernels get all three numbers.
 
     :param mask: bits that count: 32 of uint32, else all
     :param least: the least signed integer of floats' width: negative ones are counted from there; 0 for

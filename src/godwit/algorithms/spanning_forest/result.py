@@ -93,7 +93,8 @@ class SpanningForestResult(Result):
         if weights is None:
             return self.edge_count
         if weights.dtype.kind == "f":
-            return float(weights.sum(dtype=np.float64))
+            with np.errstate(over="ignore", invalid="ignore"):  # infinity, or NaN of inf - inf
+                return float(weights.sum(dtype=np.float64))
         numbers = weights.astype(np.int64)
         return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
 

@@ -203,10 +203,7 @@ def _in_supersteps(
 
     try:
         with statistics.phase("run"):
-            if len(steps.parts) == 1:
-                outcome: SsspOutcome | None = search(steps)
-            else:
-                outcome = steps.run_on_copies(1, lambda copies: search(copies.placements[0]))
+            outcome: SsspOutcome | None = steps.run_on_first(search)
     except GraphTooLargeError:
         outcome = None
     if outcome is None or (outcome.distance is None and not outcome.overflows):

@@ -113,26 +113,22 @@ def strongly_connected_components(
 
 def _label_on_gpu(placed: PlacedGraph, statistics: RunStatistics, options: SolverOptions) -> Any:
     """Return labels by one GPU, or by the CPU where a GPU takes too many steps."""
-    from godwit.algorithms.strong_components.cuda import StrongOutcome, strong_components_on_gpu
+    from godwit.algorithms.strong_components.cuda import strong_components_on_gpu
 
     plain = placed.graph
     if options.location.gpu is None:
         require_memory(
             plain.vertex_count * plain.targets.dtype.itemsize,
-            f"the strong components of {plain.vertex_count:,} vertices",
+            f"a search for the strong components of {plain.vertex_count:,} vertices",
         )
     poll = make_poll(options)
     steps = place_positions(placed)
 
-    def run(placement: Any) -> StrongOutcome:
-        return strong_components_on_gpu(placement, options.gpu, options.location, poll)
-
     with statistics.phase("run"):
-        if len(steps.parts) == 1:
-            outcome = run(steps)
-        else:
-            outcome = steps.run_on_copies(1, lambda copies: run(copies.placements[0]))
-            statistics.begin_on(statistics.devices[:1])
+        outcome = steps.run_on_first(
+            lambda whole: strong_components_on_gpu(whole, options.gpu, options.location, poll)
+        )
+    statistics.begin_on(statistics.devices[:1])
     statistics.split_run(outcome.seconds)
     statistics.rounds[0] = outcome.supersteps
     statistics.processed_items[0] = outcome.vertices
@@ -173,6 +169,9 @@ class Condensation:
         order = np.argsort(self.component, kind="stable")
         ends = np.cumsum(self.components.sizes)[:-1]
         return [self.components.ids.of(part) for part in np.split(order, ends)]
+
+    def __repr__(self) -> str:
+        return f"Condensation({self.components.count} component(s), {self.graph.arc_count} arc(s))"
 
 
 @public

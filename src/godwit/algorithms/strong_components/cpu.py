@@ -139,7 +139,7 @@ def finish_components(
     n, dtype = graph.vertex_count, graph.targets.dtype
     index_dtype: np.dtype[Any] = id_dtype_for(n + 1)
     each = 3 * dtype.itemsize + 2 * index_dtype.itemsize + 8
-    require_memory(n * each, f"the strong components of {n:,} vertices")
+    require_memory(n * each, f"a search for the strong components of {n:,} vertices")
     label = np.arange(n, dtype=dtype)
     if not graph.arc_count:
         if completed is not None:

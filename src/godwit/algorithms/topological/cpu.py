@@ -36,7 +36,7 @@ def number_generations(
         exception that it raises ends the run
     """
     n = graph.vertex_count
-    require_memory(n * (12 + graph.targets.itemsize), f"the generations of {n:,} vertices")
+    require_memory(n * (12 + graph.targets.itemsize), f"a numbering of {n:,} vertices")
     left = np.diff(in_offsets(graph))
     generation = np.full(n, -1, np.int32)
     queue = np.empty(n, graph.targets.dtype)

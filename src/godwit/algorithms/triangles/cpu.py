@@ -52,7 +52,7 @@ def sum_on_cores(
     each = n * (np.dtype(marks_dtype).itemsize + np.dtype(dtype).itemsize)
     while count > 1 and config.missing_memory_bytes(count * each) is not None:
         count -= 1
-    require_memory(count * each, "triangles")
+    require_memory(count * each, "a count of triangles")
     sums = np.zeros((count, n), dtype)
     marks = np.zeros((count, n), marks_dtype)
     control = new_control()

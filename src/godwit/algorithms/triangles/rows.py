@@ -140,7 +140,8 @@ def rows_in_order(graph: Graph, numbering: Positions) -> DegreeRows:
     weights = frozen(np.empty(0)) if graph.weights is None else graph.weights
     ids = numbering.position.dtype.itemsize
     require_memory(
-        estimate_bytes(2 * n, graph.arc_count, ids, 8 * (len(weights) > 0)), "rows by degree"
+        estimate_bytes(2 * n, graph.arc_count, ids, 8 * (len(weights) > 0)),
+        "a copy of the rows by degree",
     )
     vertices = numbering.vertices(0)
     offsets = np.zeros(n + 1, np.int64)

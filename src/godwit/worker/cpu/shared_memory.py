@@ -16,7 +16,7 @@ In a round every thread
 Where few items are left, as along a path, meetings would take longer than all work. If one thread has all
 of at most NARROW_ITEMS items, it works alone instead of step 3, bucket after bucket, until it has more than
 ALONE_ITEMS; if several have, all copy all of their items to the frontier, from which rank 0 takes them.
-Since all threads read the same published numbers, all know who works alone.
+All threads read the same published numbers, so they agree on the one that works alone.
 
 There are two cursors and two tails of the frontier (by round parity): a slow thread may still read those of
 the previous round while rank 0 resets those of the next one.

@@ -8,7 +8,7 @@ constexpr u32 FRONT_LOADS =
     4;  // arcs of a lane that are fetched before the first of them is looked up
 
 // Sum `look_up(fetch(arc), context)` over the first `length` arcs from `begin` of each lane's row; return the lane's
-// sum. `context_of(lane)` returns what a look-up needs to know of another lane's row, by shuffles. `sums` are of
+// sum. `context_of(lane)` returns, by shuffles, what a look-up takes of another lane's row. `sums` are of
 // shared memory, one for each lane, and belong to the warp. All lanes come.
 template <class Sum, class ContextOf, class Fetch, class LookUp>
 __device__ __forceinline__ Sum warp_sum_fronts(i64 begin, u32 length, Sum *sums,

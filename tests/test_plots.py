@@ -48,6 +48,8 @@ def test_bars_are_counts() -> None:
     assert sum(bar.get_height() for bar in bars) == np.count_nonzero(result.reached)
     (stairs,) = gw.sssp(graph.with_random_weights(1, 999), 0).plot().patches
     assert stairs.get_data().values.sum() == np.count_nonzero(result.reached)
+    coloring = gw.greedy_color(graph)
+    assert [bar.get_height() for bar in coloring.plot().patches] == coloring.sizes.tolist()
 
 
 def test_tails_begin_with_the_share_of_positive_values() -> None:

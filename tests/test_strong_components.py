@@ -362,6 +362,7 @@ def test_commands(tmp_path: Path) -> None:
     gw.write(cycle(4), file)
     result = CliRunner().invoke(app, ["topological-generations", str(file), "--devices", "cpu"])
     assert result.exit_code == 2
+    assert "vertex 1 is on a cycle" in result.output, "vertices are numbered as in the file"
 
 
 # NetworkX's order.

@@ -56,7 +56,7 @@ class _SumsQuery(ScoreQuery):
             result, self._expected(result.graph.vertex_count), weighted=self._is_weighted(result),
             outward=self.command == "eccentricity",
         )  # fmt: skip
-        return f"the values of {checked} of {len(result._scores)} vertices are right"
+        return f"the values of {checked:,} of {len(result._scores):,} vertices are right"
 
     def _expected(self, n: int) -> Callable[[Any], float]:
         """Return the function that computes a vertex's value from its distances."""

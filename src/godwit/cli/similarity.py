@@ -44,7 +44,7 @@ class _SimilarityQuery(ScoreQuery):
         from godwit.algorithms.similarity.verify import verify_similarity
 
         checked = verify_similarity(result.graph, result)
-        return f"the scores of {checked} of {len(result.positions)} pairs are right"
+        return f"the scores of {checked:,} of {len(result.positions):,} pairs are right"
 
     def write(self, output: Output, result: SimilarityResult) -> None:
         import numpy as np

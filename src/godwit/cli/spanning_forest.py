@@ -75,8 +75,8 @@ class _ForestQuery(GraphQuery):
             [
                 (
                     "forest",
-                    f"{integer(facts['edges'])} edges, {integer(facts['trees'])} tree(s), total "
-                    f"weight {total}",
+                    f"{integer(facts['edges'])} edges, {integer(facts['trees'])} "
+                    f"{'tree' if facts['trees'] == 1 else 'trees'}, total weight {total}",
                 ),
                 *outcome_rows(facts),
                 *closing_rows(facts, graph_line(facts["graph"]), verbose=self.options.verbose),

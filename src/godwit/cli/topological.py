@@ -9,6 +9,7 @@ from godwit.cli.facts import Facts
 from godwit.cli.options import GraphArgument, ReadingOptions, RunOptions, with_options
 from godwit.cli.query import ScoreOptions, ScoreQuery, rows_of_vertices
 from godwit.cli.report import integer
+from godwit.errors import CycleError
 
 if TYPE_CHECKING:
     from godwit.algorithms.topological.result import GenerationsResult
@@ -28,7 +29,11 @@ class _GenerationsQuery(ScoreQuery):
     def compute(self, graph: Graph, progress: Any) -> GenerationsResult:
         import godwit as gw
 
-        return gw.topological_generations(graph, progress=progress, **self.arguments)
+        try:
+            return gw.topological_generations(graph, progress=progress, **self.arguments)
+        except CycleError as error:
+            named = graph.ids.in_file[graph.ids.position(error.vertex)]
+            raise CycleError(named, "topological-generations") from None
 
     def verify(self, result: GenerationsResult) -> str:
         from godwit.algorithms.topological.verify import verify_topological_generations

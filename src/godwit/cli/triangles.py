@@ -38,7 +38,7 @@ class _TrianglesQuery(ScoreQuery):
         from godwit.algorithms.triangles.verify import verify_triangles
 
         checked = verify_triangles(result.graph, result)
-        return f"the triangles of {checked} of {result.graph.vertex_count} vertices are right"
+        return f"the triangles of {checked:,} of {result.graph.vertex_count:,} vertices are right"
 
     def write(self, output: Output, result: TrianglesResult) -> None:
         output.write(result.columns, result.graph.ids.in_file)
@@ -65,7 +65,9 @@ class _ClusteringQuery(ScoreQuery):
         from godwit.algorithms.triangles.verify import verify_clustering
 
         checked = verify_clustering(result.graph, result, weighted=self.arguments["weighted"])
-        return f"the coefficients of {checked} of {result.graph.vertex_count} vertices are right"
+        return (
+            f"the coefficients of {checked:,} of {result.graph.vertex_count:,} vertices are right"
+        )
 
     def write(self, output: Output, result: ClusteringResult) -> None:
         output.write(result.columns, result.graph.ids.in_file)

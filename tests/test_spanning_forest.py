@@ -299,8 +299,14 @@ class TestEmulated:
         sources = np.append(sources, np.repeat([3, 899], 40))  # 80 parallel edges
         targets = np.append(targets, np.repeat([899, 3], 40))
         weights = generator.integers(0, 30, len(sources)).astype(dtype)
-        with emulated_gpus(1, seed=1):
-            check(Graph.from_edges(sources, targets, weights, directed=False), "cuda")
+        with emulated_gpus(1, seed=1, checks=True):
+            graph = Graph.from_edges(sources, targets, weights, directed=False)
+            check(graph, "cuda")
+            rows = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+            order = np.lexsort((-graph.targets, rows))  # rows that are not sorted
+            assert graph.weights is not None
+            unsorted = graph.targets[order], graph.weights[order]
+            check(Graph(graph.offsets, *unsorted, directed=False), "cuda")
 
     def test_first_of_several(self, small_parts: None) -> None:
         graph = generators.rmat(7, 6, seed=2).symmetrize().with_random_weights(1, 9)

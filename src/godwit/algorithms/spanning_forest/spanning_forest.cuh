@@ -23,16 +23,16 @@
 // There are two arrays of choices. A round uses one, and its JOIN resets the other: each root of the round once,
 // by the edge it chose. The roots of the next round are among them.
 //
-// Bytes and atomics, road4900 (n = 24 M, e = 28.8 M edges, packed): with a list from the start 16 e were written
-// and read twice (1.4 GB), 2 e choices were lowered (58 M atomics, less those that do not lower) and as many
-// reset, and 4 e parents looked up. The first round now reads 12 n + 16 e bytes and writes 8 n, lowers nothing, and
-// links n times. It leaves at most n / 2 trees, about n / 3, and the list, lowering and resets are of the edges
-// between these, about e / 3. rmat22_16 (m = 128 M arcs): 8 m bytes more are read (1 GB); the list of light edges,
-// 8 M, is without those within trees.
+// Bytes and atomics, road4900 (n = 24 M, e = 28.8 M edges, packed). Listing all edges at once would write 16 e
+// bytes and read them three times, lower 2 e choices, reset as many, and find 2 e roots. The first round reads
+// 28 n + 16 e bytes, writes 12 n, lowers nothing, links n times, and looks for n / 2 edges in rows at random. It
+// leaves about n / 3 trees and e / 3 edges between them, which are listed as above. Resets are one for each root.
+// rmat22_16 (m = 128 M arcs): the first round reads 8 m bytes more (1 GB), an atomic for 128 arcs of a long row;
+// light edges within its trees are not listed.
 //
 // Lower bound, `n` vertices with arcs and `m` arcs of 4-byte ids and weights: arcs are read once, or twice with a
 // pivot, 8 m bytes each time; parents and choices are written once, 20 n. rmat22_16 (m = 128 M): 2.2 GB, 0.5 ms
-// at 4.0 TB/s; road4900 (m = 96 M): a list of 48 M edges of 16 bytes is written and read as well, 2.8 GB, 0.7 ms.
+// at 4.0 TB/s; road4900 (m = 57.6 M): a list of 10 M edges of 16 bytes is written and read as well, 1.3 GB, 0.3 ms.
 #pragma once
 
 #define SPLICES false

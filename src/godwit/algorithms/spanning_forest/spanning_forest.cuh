@@ -14,7 +14,7 @@
 // In graphs with many edges the lightest, up to a pivot, come first; of the others only those are listed whose
 // ends are in different trees then (filter-Kruskal: Osipov, Sanders, Singler, ALENEX 2009).
 //
-// The first round needs no list where rows are sorted by target (PACKED): every vertex is a root, and its edges
+// The first round needs no list where rows are sorted by target (and PACKED): every vertex is a root, and its edges
 // are its row. The arcs of a row to smaller vertices come first, in the order of these, as do the ids of their
 // edges; then those to greater ones, whose ids are their own. So the arc of least (key, index) is that of the
 // edge of least (key, id), which is looked for in the row of the smaller end. A vertex whose edge is not found in
@@ -27,12 +27,13 @@
 // bytes and read them three times, lower 2 e choices, reset as many, and find 2 e roots. The first round reads
 // 28 n + 16 e bytes, writes 12 n, lowers nothing, links n times, and looks for n / 2 edges in rows at random. It
 // leaves about n / 3 trees and e / 3 edges between them, which are listed as above. Resets are one for each root.
-// rmat22_16 (m = 128 M arcs): the first round reads 8 m bytes more (1 GB), an atomic for 128 arcs of a long row;
-// light edges within its trees are not listed.
+// rmat22_16 (m = 128 M arcs): the first round reads 8 m bytes more (1 GB), with an atomic for 128 arcs of a long
+// row; light edges within its trees are not listed. Listing visits only the arcs to greater vertices of sorted
+// rows of more than 4 arcs: m / 2 in place of m, twice.
 //
 // Lower bound, `n` vertices with arcs and `m` arcs of 4-byte ids and weights: arcs are read once, or twice with a
 // pivot, 8 m bytes each time; parents and choices are written once, 20 n. rmat22_16 (m = 128 M): 2.2 GB, 0.5 ms
-// at 4.0 TB/s; road4900 (m = 57.6 M): a list of 10 M edges of 16 bytes is written and read as well, 1.3 GB, 0.3 ms.
+// at 4.0 TB/s; road4900 (m = 57.6 M): 0.9 GB, 0.2 ms.
 #pragma once
 
 #define SPLICES false
@@ -54,7 +55,7 @@ enum ForestState : u32 { LISTED, TURN, IS_HEAVY, JOINED, NEEDED };
 enum ForestCount : u32 { EDGES_DONE, EDGES_LISTED, TREES_JOINED };
 
 constexpr i64 NO_KEY = 0x7fffffffffffffff;
-constexpr i64 SEARCHED_ARCS = 8;  // at the end of a binary search
+constexpr i64 SEARCHED_ARCS = 8;  // from where a binary search ends
 constexpr u64 NO_CHOICE = ~0ull;
 
 struct Edge {
@@ -99,7 +100,7 @@ struct Arguments {
     i64 pivot_id;
     u32 has_pivot;
     u32 has_long_rows;
-    u32 begins_by_rows;  // the first round is without a list
+    u32 has_sorted_rows;  // the targets of each row ascend in the graph
     u32 padding;
 };
 
@@ -201,6 +202,19 @@ struct Trees {
         return joined;
     }
 
+    // Return one of the arcs [low, high) of a sorted row, at most SEARCHED_ARCS / 2 before the first of them to a
+    // vertex of the graph that is not less than a given one.
+    __device__ __forceinline__ i64 thread_arc_near(i64 low, i64 high, Id vertex) const {
+        while (high - low > SEARCHED_ARCS / 2) {
+            const i64 middle = low + (high - low) / 2;
+            if (arguments.vertices[arguments.rows.targets[middle]] < vertex)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return low;
+    }
+
 #if PACKED
     // A lane's least choice among arcs of one row: key - least_key << 32 | index of the arc here.
     __device__ __forceinline__ u64 thread_least(const i64 (&arcs)[ARCS_A_LANE], i64 row,
@@ -270,14 +284,7 @@ struct Trees {
         if (own < arguments.vertices[target]) return arc + arguments.shifts[vertex];
         const i64 *offsets = arguments.rows.offsets;
         const i64 end = offsets[target + 1];
-        i64 low = offsets[target], high = end;
-        while (high - low > SEARCHED_ARCS / 2) {
-            const i64 middle = low + (high - low) / 2;
-            if (arguments.vertices[arguments.rows.targets[middle]] < own)
-                low = middle + 1;
-            else
-                high = middle;
-        }
+        const i64 low = thread_arc_near(offsets[target], end, own);
         Id targets[SEARCHED_ARCS];
 #pragma unroll
         for (i64 i = 0; i < SEARCHED_ARCS; i++)
@@ -404,8 +411,10 @@ struct Trees {
         for (i64 some = static_cast<i64>(WARP * team.warp()); some < active;
              some += static_cast<i64>(WARP * team.warps())) {
             const i64 row = some + lane_id();
-            const i64 begin = row < active ? offsets[row] : 0;
+            i64 begin = row < active ? offsets[row] : 0;
             const i64 end = row < active ? offsets[row + 1] : 0;
+            if (arguments.has_sorted_rows && row < active)  // arcs to smaller vertices come first
+                begin = thread_arc_near(begin, end, arguments.vertices[row]);
             schedule.warp_bring(begin, end, static_cast<u32>(row), visit);
         }
         schedule.team_finish(team, block, arguments.has_long_rows, visit);
@@ -534,7 +543,7 @@ __device__ __forceinline__ u32 thread_decide_forest(const Arguments &arguments, 
                                                     const Sums &totals, u64 *state) {
     switch (phase) {
         case BEGIN_TREES:
-            return arguments.begins_by_rows ? CHOOSE_ARCS : LIST_EDGES;
+            return PACKED && arguments.has_sorted_rows ? CHOOSE_ARCS : LIST_EDGES;
         case CHOOSE_ARCS:
             return JOIN_CHOICES;
         case JOIN_CHOICES:

@@ -15,21 +15,19 @@
 // ends are in different trees then (filter-Kruskal: Osipov, Sanders, Singler, ALENEX 2009).
 //
 // The first round needs no list where rows are sorted by target (and PACKED): every vertex is a root, and its edges
-// are its row. The arcs of a row to smaller vertices come first, in the order of these, as do the ids of their
-// edges; then those to greater ones, whose ids are their own. So the arc of least (key, index) is that of the
-// edge of least (key, id), which is looked for in the row of the smaller end. A vertex whose edge is not found in
-// a few steps, behind parallel ones, chooses none: any part of the choices may be linked.
+// are its row. It is taken in graphs with a pivot only: on a road its links, one for each vertex, took 7.5 ms where
+// those by a list take 4.5 (one H100; rmat22_16: 10.2 ms in all without, 6.5 with it). The arcs of a row to
+// smaller vertices come first, in the order of these, as do the ids of their edges; then those to greater ones,
+// whose ids are their own. So the arc of least (key, index) is that of the edge of least (key, id), which is
+// looked for in the row of the smaller end. A vertex whose edge is not found in a few steps, behind parallel
+// ones, chooses none: any part of the choices may be linked.
 //
 // There are two arrays of choices. A round uses one, and its JOIN resets the other: each root of the round once,
 // by the edge it chose. The roots of the next round are among them.
 //
-// Bytes and atomics, road4900 (n = 24 M, e = 28.8 M edges, packed). Listing all edges at once would write 16 e
-// bytes and read them three times, lower 2 e choices, reset as many, and find 2 e roots. The first round reads
-// 28 n + 16 e bytes, writes 12 n, lowers nothing, links n times, and looks for n / 2 edges in rows at random. It
-// leaves about n / 3 trees and e / 3 edges between them, which are listed as above. Resets are one for each root.
-// rmat22_16 (m = 128 M arcs): the first round reads 8 m bytes more (1 GB), with an atomic for 128 arcs of a long
-// row; light edges within its trees are not listed. Listing visits only the arcs to greater vertices of sorted
-// rows of more than 4 arcs: m / 2 in place of m, twice.
+// Bytes and atomics, rmat22_16 (m = 128 M arcs): the first round reads 8 m bytes more (1 GB), with an atomic for
+// 128 arcs of a long row; light edges within its trees are not listed. Listing visits only the arcs to greater
+// vertices of sorted rows of more than 4 arcs: m / 2 in place of m, twice.
 //
 // Lower bound, `n` vertices with arcs and `m` arcs of 4-byte ids and weights: arcs are read once, or twice with a
 // pivot, 8 m bytes each time; parents and choices are written once, 20 n. rmat22_16 (m = 128 M): 2.2 GB, 0.5 ms
@@ -543,7 +541,8 @@ __device__ __forceinline__ u32 thread_decide_forest(const Arguments &arguments, 
                                                     const Sums &totals, u64 *state) {
     switch (phase) {
         case BEGIN_TREES:
-            return PACKED && arguments.has_sorted_rows ? CHOOSE_ARCS : LIST_EDGES;
+            return PACKED && arguments.has_sorted_rows && arguments.has_pivot ? CHOOSE_ARCS
+                                                                              : LIST_EDGES;
         case CHOOSE_ARCS:
             return JOIN_CHOICES;
         case JOIN_CHOICES:

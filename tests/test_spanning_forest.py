@@ -297,6 +297,24 @@ class TestEmulated:
             with emulated_gpus(1, seed=2):
                 check(graph_of_extremes(dtype), "cuda")
 
+    @pytest.mark.parametrize("dtype", [np.int32, np.float64, np.uint32])
+    def test_rows_of_all_lengths(self, dtype: Any) -> None:
+        generator = np.random.default_rng(5)
+        lengths = [700, 257, 90, 33, 32, 9, 4, 1]
+        sources = np.repeat(generator.permutation(900)[: len(lengths)], lengths)
+        targets = generator.integers(0, 900, len(sources))
+        sources = np.append(sources, np.repeat([3, 899], 40))  # 80 parallel edges
+        targets = np.append(targets, np.repeat([899, 3], 40))
+        weights = generator.integers(0, 30, len(sources)).astype(dtype)
+        with emulated_gpus(1, seed=1, checks=True):
+            graph = Graph.from_edges(sources, targets, weights, directed=False)
+            check(graph, "cuda")
+            rows = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+            order = np.lexsort((-graph.targets, rows))  # rows that are not sorted
+            assert graph.weights is not None
+            unsorted = graph.targets[order], graph.weights[order]
+            check(Graph(graph.offsets, *unsorted, directed=False), "cuda")
+
     def test_first_of_several(self, small_parts: None) -> None:
         graph = generators.rmat(7, 6, seed=2).symmetrize().with_random_weights(1, 9)
         with emulated_gpus(2), gw.place(graph, ["cuda:0", "cuda:1"]) as placed:

@@ -49,6 +49,8 @@ ARGUMENTS = np.dtype(
         ("pivot_id", np.int64),
         ("has_pivot", np.uint32),
         ("has_long_rows", np.uint32),
+        ("has_sorted_rows", np.uint32),
+        ("padding", np.uint32),
     ]
 )
 """``Arguments`` of spanning_forest.cuh."""
@@ -151,6 +153,7 @@ class _ForestPlan(StepPlan[StepPlacement]):
         own["weights"] = 0 if weights is None or rows.weights is None else rows.weights.pointer
         own["vertices"] = vertices.pointer
         own["has_long_rows"] = rows.classes[RowClass.CLASS_WARP] > 0
+        own["has_sorted_rows"] = graph.has_sorted_rows
         order = KeyOrder.of(None if weights is None else weights.dtype, maximum)
         own["mask"], own["least"], own["flip"] = order
         own["least_key"] = order.least_key

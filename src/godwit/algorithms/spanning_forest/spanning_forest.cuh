@@ -14,20 +14,35 @@
 // In graphs with many edges the lightest, up to a pivot, come first; of the others only those are listed whose
 // ends are in different trees then (filter-Kruskal: Osipov, Sanders, Singler, ALENEX 2009).
 //
-// There are two arrays of choices. A round uses one, and its JOIN resets the other at all roots of the round,
-// which the roots of the next one are among.
+// The first round needs no list where rows are sorted by target (and PACKED): every vertex is a root, and its edges
+// are its row. It is taken in graphs with a pivot only: on a road its links, one for each vertex, took 7.5 ms where
+// those by a list take 4.5 (one H100; rmat22_16: 10.2 ms in all without, 6.5 with it). The arcs of a row to
+// smaller vertices come first, in the order of these, as do the ids of their edges; then those to greater ones,
+// whose ids are their own. So the arc of least (key, index) is that of the edge of least (key, id), which is
+// looked for in the row of the smaller end. A vertex whose edge is not found in a few steps, behind parallel
+// ones, chooses none: any part of the choices may be linked.
+//
+// There are two arrays of choices. A round uses one, and its JOIN resets the other: each root of the round once,
+// by the edge it chose. The roots of the next round are among them.
+//
+// Bytes and atomics, rmat22_16 (m = 128 M arcs): the first round reads 8 m bytes more (1 GB), with an atomic for
+// 128 arcs of a long row; light edges within its trees are not listed. Listing visits only the arcs to greater
+// vertices of sorted rows of more than 4 arcs: m / 2 in place of m, twice.
 //
 // Lower bound, `n` vertices with arcs and `m` arcs of 4-byte ids and weights: arcs are read once, or twice with a
 // pivot, 8 m bytes each time; parents and choices are written once, 20 n. rmat22_16 (m = 128 M): 2.2 GB, 0.5 ms
-// at 4.0 TB/s; road4900 (m = 96 M): a list of 48 M edges of 16 bytes is written and read as well, 2.8 GB, 0.7 ms.
+// at 4.0 TB/s; road4900 (m = 57.6 M): 0.9 GB, 0.2 ms.
 #pragma once
 
 #define SPLICES false
 #define MERGE 0
 #include "algorithms/components/union_find.cuh"
+#include "runtime/cuda/include/schedule_warp.cuh"
 
 enum ForestPhase : u32 {
     BEGIN_TREES,
+    CHOOSE_ARCS,
+    JOIN_CHOICES,
     LIST_EDGES,
     CHOOSE_IDS,
     JOIN_TREES,
@@ -38,6 +53,8 @@ enum ForestState : u32 { LISTED, TURN, IS_HEAVY, JOINED, NEEDED };
 enum ForestCount : u32 { EDGES_DONE, EDGES_LISTED, TREES_JOINED };
 
 constexpr i64 NO_KEY = 0x7fffffffffffffff;
+constexpr i64 SEARCHED_ARCS = 8;  // from where a binary search ends
+constexpr u64 NO_CHOICE = ~0ull;
 
 struct Edge {
     Id u;  // roots of the ends, at the time of listing
@@ -81,6 +98,8 @@ struct Arguments {
     i64 pivot_id;
     u32 has_pivot;
     u32 has_long_rows;
+    u32 has_sorted_rows;  // the targets of each row ascend in the graph
+    u32 padding;
 };
 
 struct Trees {
@@ -108,18 +127,21 @@ struct Trees {
 
     __device__ __forceinline__ void thread_reset(const Choices &chosen, Id root) const {
 #if PACKED
-        store_system(&chosen.words[root], ~0ull);
+        store_system(&chosen.words[root], NO_CHOICE);
 #else
         store_system(&chosen.keys[root], NO_KEY);
         store_system(&chosen.ids[root], NO_KEY);
 #endif
     }
 
+    __device__ __forceinline__ void thread_lower_word(u64 *place, u64 word) const {
+        if (word < load_relaxed(place)) atomicMin(place, word);
+    }
+
     __device__ __forceinline__ void thread_lower(const Choices &chosen, Id root,
                                                  const Edge &edge) const {
 #if PACKED
-        if (edge.word < load_relaxed(&chosen.words[root]))
-            atomicMin(&chosen.words[root], edge.word);
+        thread_lower_word(&chosen.words[root], edge.word);
 #else
         if (edge.key < load_relaxed(&chosen.keys[root])) atomicMin(&chosen.keys[root], edge.key);
 #endif
@@ -134,15 +156,13 @@ struct Trees {
 #endif
     }
 
-    __device__ __forceinline__ Id thread_root(Id vertex) const {
-        Id root = NO_ROOT;
-        forest.thread_flatten(vertex, root);
-        return root == NO_ROOT ? vertex : root;
-    }
-
     __device__ __forceinline__ i64 key_of(i64 arc) const {
         if (!arguments.weights) return 0;
-        i64 key = static_cast<i64>(load_once(&arguments.weights[arc])) & arguments.mask;
+        return key_of_bits(load_once(&arguments.weights[arc]));
+    }
+
+    __device__ __forceinline__ i64 key_of_bits(Bits bits) const {
+        i64 key = static_cast<i64>(bits) & arguments.mask;
         if (key < 0 && arguments.least) key = arguments.least - key;
         return key ^ arguments.flip;
     }
@@ -158,14 +178,158 @@ struct Trees {
             arguments.marks[word] = 0;
     }
 
-    __device__ __forceinline__ void team_flatten(const Team &team) const {
+    // Make roots the parents of all vertices; return how many of the lane's are no roots.
+    __device__ __forceinline__ u64 team_flatten(const Team &team) const {
         const Choices chosen = choices(0);
-        for (i64 vertex = team.thread(); vertex < active;
-             vertex += static_cast<i64>(team.threads())) {
-            thread_root(static_cast<Id>(vertex));
-            thread_reset(chosen, static_cast<Id>(vertex));
-        }
+        const i64 apart = static_cast<i64>(team.threads());
+        u64 joined = 0;
+        thread_visit_batches(
+            static_cast<i64>(team.thread()), [&] { return apart; }, active,
+            [&](const i64(&indexes)[BATCH], const bool (&there)[BATCH]) {
+                Id vertices[BATCH], roots[BATCH];
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) vertices[i] = static_cast<Id>(indexes[i]);
+                forest.thread_compress(vertices, there, TO_THE_ROOT, 0, roots);
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) {
+                    const bool is_root = roots[i] == vertices[i];
+                    if (there[i] && is_root) thread_reset(chosen, vertices[i]);
+                    joined += there[i] && !is_root;
+                }
+            });
+        return joined;
     }
+
+    // Return one of the arcs [low, high) of a sorted row, at most SEARCHED_ARCS / 2 before the first of them to a
+    // vertex of the graph that is not less than a given one.
+    __device__ __forceinline__ i64 thread_arc_near(i64 low, i64 high, Id vertex) const {
+        while (high - low > SEARCHED_ARCS / 2) {
+            const i64 middle = low + (high - low) / 2;
+            if (arguments.vertices[arguments.rows.targets[middle]] < vertex)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return low;
+    }
+
+#if PACKED
+    // A lane's least choice among arcs of one row: key - least_key << 32 | index of the arc here.
+    __device__ __forceinline__ u64 thread_least(const i64 (&arcs)[ARCS_A_LANE], i64 row,
+                                                const bool (&there)[ARCS_A_LANE]) const {
+        Id targets[ARCS_A_LANE];
+        Bits bits[ARCS_A_LANE];
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            targets[i] = there[i] ? arguments.rows.targets[arcs[i]] : static_cast<Id>(row);
+            bits[i] = there[i] && arguments.weights ? arguments.weights[arcs[i]] : 0;
+        }
+        u64 least = NO_CHOICE;
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            if (targets[i] == row) continue;  // a self-loop
+            const i64 key = arguments.weights ? key_of_bits(bits[i]) : 0;
+            least = min(least, static_cast<u64>(key - arguments.least_key) << 32 |
+                                   static_cast<u64>(arcs[i]));
+        }
+        return least;
+    }
+
+    // Choose the least arc of each row: short rows by a lane each (those of a warp are of similar lengths),
+    // others by warps, with an atomic for ARCS_A_WARP arcs.
+    __device__ __forceinline__ void team_choose_arcs(const Team &team, StepBlock &block) const {
+        u64 *words = choices(0).words;
+        const auto visit = [&](const i64(&arcs)[ARCS_A_LANE], const u32(&rows)[ARCS_A_LANE],
+                               const bool (&there)[ARCS_A_LANE]) {
+            u64 least = thread_least(arcs, rows[0], there);
+            for (u32 apart = WARP / 2; apart > 0; apart /= 2)
+                least = min(least, __shfl_xor_sync(FULL_WARP, least, apart));
+            if (lane_id() == 0) thread_lower_word(&words[rows[0]], least);
+        };
+        const MixedSchedule schedule{arguments.long_rows, &arguments.stage.control->cursors[0]};
+        const i64 *offsets = arguments.rows.offsets;
+        for (i64 some = static_cast<i64>(WARP * team.warp()); some < active;
+             some += static_cast<i64>(WARP * team.warps())) {
+            const i64 row = some + lane_id();
+            i64 begin = row < active ? offsets[row] : 0;
+            const i64 end = row < active ? offsets[row + 1] : 0;
+            if (end - begin > LONG_ROW_ARCS) {
+                schedule.thread_leave(static_cast<u64>(row), begin, end);
+                begin = end;
+            } else if (end - begin <= WARP) {
+                u64 least = NO_CHOICE;
+                for (; begin < end; begin += ARCS_A_LANE) {
+                    i64 arcs[ARCS_A_LANE];
+                    bool there[ARCS_A_LANE];
+#pragma unroll
+                    for (u32 i = 0; i < ARCS_A_LANE; i++) {
+                        arcs[i] = begin + i;
+                        there[i] = arcs[i] < end;
+                    }
+                    least = min(least, thread_least(arcs, row, there));
+                }
+                if (row < active) words[row] = least;
+            }
+            WarpSchedule{}.warp_bring(begin, end, static_cast<u32>(row), visit);
+        }
+        schedule.team_finish(team, block, arguments.has_long_rows, visit);
+    }
+
+    // Return the id of the edge that an arc of a vertex' row stands for: its own, or that of the first arc from the
+    // target of the same key; -1 if that is not found.
+    __device__ __forceinline__ i64 thread_id_of(Id vertex, i64 arc, Id target) const {
+        const Id own = arguments.vertices[vertex];
+        if (own < arguments.vertices[target]) return arc + arguments.shifts[vertex];
+        const i64 *offsets = arguments.rows.offsets;
+        const i64 end = offsets[target + 1];
+        const i64 low = thread_arc_near(offsets[target], end, own);
+        Id targets[SEARCHED_ARCS];
+#pragma unroll
+        for (i64 i = 0; i < SEARCHED_ARCS; i++)
+            targets[i] = low + i < end ? arguments.rows.targets[low + i] : target;
+        const i64 key = key_of(arc);
+#pragma unroll
+        for (i64 i = 0; i < SEARCHED_ARCS; i++)
+            if (targets[i] == vertex && key_of(low + i) == key)
+                return low + i + arguments.shifts[target];
+        return -1;
+    }
+
+    __device__ __forceinline__ u64 team_join_choices(const Team &team) const {
+        const u64 *words = choices(0).words;
+        u64 linked = 0;
+        const i64 apart = static_cast<i64>(team.threads());
+        thread_visit_batches(
+            static_cast<i64>(team.thread()), [&] { return apart; }, active,
+            [&](const i64(&vertices)[BATCH], const bool (&there)[BATCH]) {
+                i64 arcs[BATCH];
+                Id from[BATCH], to[BATCH];
+                bool wanted[BATCH];
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) {
+                    const u64 word = there[i] ? words[vertices[i]] : NO_CHOICE;
+                    wanted[i] = word != NO_CHOICE;
+                    arcs[i] = static_cast<i64>(word & 0xffffffffull);
+                }
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) {
+                    from[i] = static_cast<Id>(vertices[i]);
+                    to[i] = wanted[i] ? arguments.rows.targets[arcs[i]] : from[i];
+                }
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) {
+                    if (!wanted[i]) continue;
+                    const i64 id = thread_id_of(from[i], arcs[i], to[i]);
+                    wanted[i] = id >= 0;
+                    if (!wanted[i]) continue;
+                    set_bits(&arguments.marks[id / 32], 1u << id % 32);
+                    linked++;
+                }
+                thread_link_some(forest, from, to, wanted);
+            });
+        return linked;
+    }
+#endif
 
     // Append edges to a list, and lower their roots' choices; return how many of the lane's there are. An edge
     // beyond the capacity is only counted: the host enlarges the lists, and all is listed again. All lanes come.
@@ -215,7 +379,7 @@ struct Trees {
 #pragma unroll
         for (u32 i = 0; i < ARCS_A_LANE; i++) {
             from[i] = edges[i].u, to[i] = edges[i].v;
-            if (is_heavy && wanted[i]) {  // trees are flat, and most edges are within one
+            if (state[JOINED] && wanted[i]) {  // trees are flat, and many edges are within one
                 edges[i].u = arguments.parents[0][from[i]];
                 edges[i].v = arguments.parents[0][to[i]];
                 wanted[i] = edges[i].u != edges[i].v;
@@ -245,8 +409,10 @@ struct Trees {
         for (i64 some = static_cast<i64>(WARP * team.warp()); some < active;
              some += static_cast<i64>(WARP * team.warps())) {
             const i64 row = some + lane_id();
-            const i64 begin = row < active ? offsets[row] : 0;
+            i64 begin = row < active ? offsets[row] : 0;
             const i64 end = row < active ? offsets[row + 1] : 0;
+            if (arguments.has_sorted_rows && row < active)  // arcs to smaller vertices come first
+                begin = thread_arc_near(begin, end, arguments.vertices[row]);
             schedule.warp_bring(begin, end, static_cast<u32>(row), visit);
         }
         schedule.team_finish(team, block, arguments.has_long_rows, visit);
@@ -293,31 +459,35 @@ struct Trees {
     __device__ __forceinline__ u64 team_join(const Team &team) const {
         const Choices chosen = choices(turn()), coming = choices(1 - turn());
         u64 joined = 0;
-        team_visit_edges<BATCH>(
-            team, arguments.lists[turn()],
-            [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
-                bool is_least[BATCH];
+        team_visit_edges<BATCH>(team, arguments.lists[turn()],
+                                [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
+                                    Id u[BATCH], v[BATCH];
+                                    bool is_of_u[BATCH], is_of_v[BATCH], wanted[BATCH];
 #pragma unroll
-                for (u32 i = 0; i < BATCH; i++)
-                    is_least[i] = there[i] && (is_chosen(chosen, edges[i].u, edges[i]) ||
-                                               is_chosen(chosen, edges[i].v, edges[i]));
+                                    for (u32 i = 0; i < BATCH; i++) {
+                                        u[i] = edges[i].u, v[i] = edges[i].v;
+                                        is_of_u[i] = there[i] && is_chosen(chosen, u[i], edges[i]);
+                                        is_of_v[i] = there[i] && is_chosen(chosen, v[i], edges[i]);
+                                        wanted[i] = is_of_u[i] || is_of_v[i];
+                                    }
 #pragma unroll
-                for (u32 i = 0; i < BATCH; i++) {
-                    if (!there[i]) continue;
-                    thread_reset(coming, edges[i].u);
-                    thread_reset(coming, edges[i].v);
-                    if (!is_least[i]) continue;
-                    forest.thread_link(edges[i].u, edges[i].v, forest.parent_of(edges[i].u),
-                                       forest.parent_of(edges[i].v));
+                                    for (u32 i = 0; i < BATCH; i++) {
+                                        if (is_of_u[i]) thread_reset(coming, u[i]);
+                                        if (is_of_v[i]) thread_reset(coming, v[i]);
+                                    }
+                                    thread_link_some(forest, u, v, wanted);
+#pragma unroll
+                                    for (u32 i = 0; i < BATCH; i++) {
+                                        if (!wanted[i]) continue;
 #if PACKED
-                    const u64 id = edges[i].word & 0xffffffffull;
+                                        const u64 id = edges[i].word & 0xffffffffull;
 #else
                     const u64 id = static_cast<u64>(edges[i].id);
 #endif
-                    set_bits(&arguments.marks[id / 32], 1u << id % 32);
-                    joined++;
-                }
-            });
+                                        set_bits(&arguments.marks[id / 32], 1u << id % 32);
+                                        joined++;
+                                    }
+                                });
         return joined;
     }
 
@@ -327,16 +497,19 @@ struct Trees {
         u64 kept = 0;
         team_visit_edges<BATCH>(team, arguments.lists[turn()],
                                 [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
+                                    Id u[BATCH], v[BATCH], root_u[BATCH], root_v[BATCH];
+#pragma unroll
+                                    for (u32 i = 0; i < BATCH; i++)
+                                        u[i] = edges[i].u, v[i] = edges[i].v;
+                                    forest.thread_compress(u, there, TO_THE_ROOT, 0, root_u);
+                                    forest.thread_compress(v, there, TO_THE_ROOT, 0, root_v);
                                     Edge left[BATCH];
                                     bool wanted[BATCH];
 #pragma unroll
                                     for (u32 i = 0; i < BATCH; i++) {
                                         left[i] = edges[i];
-                                        if (there[i]) {
-                                            left[i].u = thread_root(edges[i].u);
-                                            left[i].v = thread_root(edges[i].v);
-                                        }
-                                        wanted[i] = there[i] && left[i].u != left[i].v;
+                                        left[i].u = root_u[i], left[i].v = root_v[i];
+                                        wanted[i] = there[i] && root_u[i] != root_v[i];
                                     }
                                     kept += warp_list(arguments.lists[1 - turn()], coming, left,
                                                       wanted);
@@ -349,9 +522,12 @@ __device__ __forceinline__ void team_span(const Trees &trees, u32 phase, const T
                                           StepBlock &block) {
     u64 listed = 0, joined = 0, done = 0;
     if (phase == BEGIN_TREES) trees.team_begin(team);
-    if (phase == FLATTEN_TREES) trees.team_flatten(team);
+    if (phase == FLATTEN_TREES) joined = trees.team_flatten(team);
     if (phase == LIST_EDGES) listed = done = trees.team_list(team, block);
-#if !PACKED
+#if PACKED
+    if (phase == CHOOSE_ARCS) trees.team_choose_arcs(team, block);
+    if (phase == JOIN_CHOICES) done = trees.team_join_choices(team);
+#else
     if (phase == CHOOSE_IDS) trees.team_choose_ids(team);
 #endif
     if (phase == JOIN_TREES) joined = trees.team_join(team);
@@ -364,6 +540,16 @@ __device__ __forceinline__ void team_span(const Trees &trees, u32 phase, const T
 __device__ __forceinline__ u32 thread_decide_forest(const Arguments &arguments, u32 phase,
                                                     const Sums &totals, u64 *state) {
     switch (phase) {
+        case BEGIN_TREES:
+            return PACKED && arguments.has_sorted_rows && arguments.has_pivot ? CHOOSE_ARCS
+                                                                              : LIST_EDGES;
+        case CHOOSE_ARCS:
+            return JOIN_CHOICES;
+        case JOIN_CHOICES:
+            return FLATTEN_TREES;
+        case FLATTEN_TREES:
+            state[JOINED] = totals.counts[TREES_JOINED];
+            return LIST_EDGES;
         case LIST_EDGES:
             state[NEEDED] = totals.counts[EDGES_LISTED];
             if (static_cast<i64>(state[NEEDED]) > arguments.capacity)
@@ -375,10 +561,8 @@ __device__ __forceinline__ u32 thread_decide_forest(const Arguments &arguments, 
         case KEEP_EDGES:
             state[TURN] += 1;
             break;
-        case CHOOSE_IDS:
+        default:  // CHOOSE_IDS
             return JOIN_TREES;
-        default:  // BEGIN_TREES, FLATTEN_TREES
-            return LIST_EDGES;
     }
     state[LISTED] = totals.counts[EDGES_LISTED];
     if (state[LISTED]) return PACKED ? JOIN_TREES : CHOOSE_IDS;

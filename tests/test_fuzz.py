@@ -71,7 +71,7 @@ def test_other_wrong_results_are_found(
         return result
 
     monkeypatch.setattr(gw, name, planted)
-    found, wrong = fault(graphs, range(100))
+    found, wrong = fault(graphs, range(300))
     assert found == kind
     assert "Verification" in wrong or "labels" in wrong
 

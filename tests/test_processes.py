@@ -33,6 +33,8 @@ def all_kinds() -> Iterator[type[errors.GodwitError]]:
 def one_of(kind: type[errors.GodwitError]) -> errors.GodwitError:
     if issubclass(kind, errors.FormatError):
         return kind("./some/file.el", "not a number", line=7, text="1 x\n")
+    if issubclass(kind, errors.CycleError):
+        return kind("Ulm", "an order")
     if issubclass(kind, errors.ConvergenceError):
         return kind("Katz centrality", 100, 0.5, 1e-6)
     return kind("what is wrong, and what would work")

@@ -37,6 +37,7 @@ COSTS = {
     "many searches": Cost(0.2, 0, 400),  # in one call of Godwit
     "lengths": Cost(0.8, 0.6, 200, 70),  # Dijkstra's algorithm
     "iterations": Cost(10, 1, 1000),
+    "pairs": Cost(2, 0.2, 500),  # for each pair, by the mean number of edges of a node
 }
 CONVERSION = Cost(0.5, 0.5, 500)
 """Cost of converting a graph with an attribute of edges; ``call`` includes what else a first call takes."""
@@ -77,7 +78,9 @@ _KRUSKAL = "``algorithm`` must be ``'kruskal'``. Multigraphs are not taken, nor 
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
 FUNCTIONS = {
-    "adamic_adar_index": Function("similarity", "search", _BY_PAIRS, devices=True),
+    "adamic_adar_index": Function(
+        "similarity", "pairs", _BY_PAIRS, devices=True, searches="ebunch"
+    ),
     "all_pairs_bellman_ford_path": Function(
         "weighted", "lengths", _AS_DIJKSTRA, devices=True, searches=ALL
     ),
@@ -206,7 +209,9 @@ FUNCTIONS = {
     "is_tree": Function("components", "search", devices=True),
     "is_weakly_connected": Function("components", "search", devices=True),
     "isolates": Function("structure", "degrees"),
-    "jaccard_coefficient": Function("similarity", "search", _BY_PAIRS, devices=True),
+    "jaccard_coefficient": Function(
+        "similarity", "pairs", _BY_PAIRS, devices=True, searches="ebunch"
+    ),
     "k_core": Function("cores", "lengths", devices=True),
     "k_corona": Function("cores", "lengths", devices=True),
     "k_crust": Function("cores", "lengths", devices=True),
@@ -262,7 +267,9 @@ FUNCTIONS = {
         searches="e",
     ),
     "reciprocity": Function("structure", "search"),
-    "resource_allocation_index": Function("similarity", "search", _BY_PAIRS, devices=True),
+    "resource_allocation_index": Function(
+        "similarity", "pairs", _BY_PAIRS, devices=True, searches="ebunch"
+    ),
     "reverse": Function("operators", "search", "For graphs that were converted by hand."),
     "shortest_path": Function("paths", "path", _NOT_NEGATIVE, devices=True),
     "shortest_path_length": Function("paths", "path", _NOT_NEGATIVE, devices=True),

@@ -99,7 +99,7 @@ def _cost_and_searches(name: str, count: int, arguments: dict[str, Any]) -> tupl
     :param count: number of nodes
     """
     row = FUNCTIONS[name]
-    kind, searches = row.cost, 1
+    kind, searches = row.cost, 1.0
     ends = [arguments.get(parameter) is not None for parameter in ("source", "sources", "target")]
     if kind == "path" and sum(ends) < 2:  # from, to, or between all nodes
         kind, searches = "search", 1 if any(ends) else count
@@ -110,6 +110,8 @@ def _cost_and_searches(name: str, count: int, arguments: dict[str, Any]) -> tupl
     if row.searches:
         limit = arguments.get(row.searches)
         searches = limit if row.searches == "k" and limit else _number_of(limit, count)
+        if kind == "pairs":  # a pair is looked at as a node is
+            searches /= count or 1
     return COSTS[kind], searches
 
 

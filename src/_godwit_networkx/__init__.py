@@ -17,7 +17,7 @@ class Cost(NamedTuple):
     take about the same time stay with it.
 
     :ivar nodes: that NetworkX takes for each node, and Godwit does not
-    :ivar edges: likewise for each edge
+    :ivar edges: that NetworkX takes for each edge, and Godwit does not
     :ivar call: that Godwit takes on a converted graph of few nodes, dispatch included
     :ivar further: that Godwit takes for each search after the first, of functions with many
     """

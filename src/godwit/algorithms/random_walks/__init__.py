@@ -66,7 +66,7 @@ def random_walks(
         repeat
     :param length: steps of each walk
     :param p: return parameter, from 1e-9 to 1e9
-    :param q: in-out parameter, likewise
+    :param q: in-out parameter, from 1e-9 to 1e9
     :param weighted: True to draw by weights, False uniformly; None: by weights if there are some. They must
         be finite and not negative; arcs of weight 0 are never taken
     :param seed: any integer

@@ -324,7 +324,7 @@ def _list_edges(
     :param ends: (2 edges) roots of both ends of each edge
     :param ids: (edges) ascending
     :param keys: (edges) above the least one; empty if all are equal
-    :param places: (edges) numbers of the edges; empty likewise
+    :param places: (edges) numbers of the edges; empty if all keys are equal
     """
     at = begins[rank]
     limit = begins[rank + 1]

@@ -918,3 +918,18 @@ def test_importing_the_table_takes_no_other_module() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "['_godwit_networkx']"
+
+
+def test_graphs_with_neighbours_of_their_own_stay_with_networkx() -> None:
+    """NetworkX's complements store the edges that they do not have."""
+
+    class Complement(nx.Graph):
+        def __getitem__(self, node: Any) -> Any:
+            others = set(self._adj) - set(self._adj[node]) - {node}
+            return {other: {} for other in others}
+
+    graph = Complement(nx.path_graph(50))
+    for name, arguments in {"core_number": (graph,), "has_path": (graph, 0, 1)}.items():
+        assert "neighbours of its own" in str(dispatch.can_run(name, arguments, {}))
+    assert dispatch.can_run("core_number", (nx.path_graph(50),), {}) is True
+    assert dispatch.can_run("core_number", (nx.path_graph(50).subgraph(range(9)),), {}) is True

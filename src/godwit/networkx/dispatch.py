@@ -54,12 +54,32 @@ def _arguments(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
     return signature.bind(*args, **kwargs).arguments
 
 
+@cache
+def _reads_otherwise(kind: type) -> bool:
+    """Return True if a class of graphs overrides how neighbours are read.
+
+    Its neighbours are not those that are stored, which a conversion reads: NetworkX has such a class for
+    complements of graphs.
+    """
+    import networkx as nx
+
+    bases = (nx.MultiDiGraph, nx.MultiGraph, nx.DiGraph, nx.Graph)
+    base = next((base for base in bases if issubclass(kind, base)), None)
+    return base is not None and any(
+        getattr(kind, name) is not getattr(base, name)
+        for name in ("__getitem__", "__iter__", "__len__", "adjacency", "neighbors")
+    )
+
+
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
     """Return True if Godwit has the function for these arguments, else why not."""
     try:
         arguments = _arguments(name, args, kwargs)
     except TypeError as error:
         return str(error)
+    kind: Any = type(arguments["G"])
+    if _reads_otherwise(kind):
+        return "its class has neighbours of its own"
     for parameter, reason in _UNSUPPORTED.items():
         if arguments.get(parameter) is not None:
             return f"{parameter} is given: {reason}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from godwit.arrays import ResultLocation
@@ -137,6 +137,11 @@ class SolverOptions:
     def asks_for_gpu(self) -> bool:
         """True if an option says how devices run, or that a GPU has the result."""
         return self.asks_for_kernels or self.location.gpu is not None
+
+    def after(self, elapsed_s: float) -> SolverOptions:
+        """Return the options of what is left of a query after some seconds, on cores."""
+        left_s = None if self.timeout_s is None else max(self.timeout_s - elapsed_s, 1e-9)
+        return replace(self, timeout_s=left_s, hand_over=None)
 
     @property
     def in_steps(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from godwit import config
@@ -129,6 +129,22 @@ def placed_for_query(
         yield placed
 
 
+@dataclass(frozen=True)
+class SearchTime:
+    """What all cores take for a search of a narrow graph, of which they visit all vertices and arcs.
+
+    :param vertex_ns: nanoseconds for each vertex
+    :param arc_ns: nanoseconds for each arc
+    """
+
+    vertex_ns: float
+    arc_ns: float
+
+    def seconds(self, graph: Graph) -> float:
+        """Return the seconds of a search."""
+        return 1e-9 * (self.vertex_ns * graph.vertex_count + self.arc_ns * graph.arc_count)
+
+
 Answer = TypeVar("Answer")
 
 
@@ -137,7 +153,7 @@ def on_gpus_unless_slow(
     name: str,
     options: SolverOptions,
     run: Callable[[PlacedGraph, SolverOptions], Answer],
-    cores_s: float,
+    time_on_cores: SearchTime,
 ) -> Answer:
     """Return what a search returns, run on all cores if that turns out to be faster (:class:`HandOver`).
 
@@ -145,19 +161,19 @@ def on_gpus_unless_slow(
 
     :param name: of the algorithm, by which the graph remembers that GPUs are slow
     :param run: runs the search, which visits all vertices, on a placed graph
-    :param cores_s: seconds that all cores need
+    :param time_on_cores: of the search
     """
     on_gpus = placed.context.devices[0].kind == "cuda"
     if placed.names_devices or options.asks_for_kernels or not on_gpus:
         return run(placed, options)
     if name not in placed.slow:
-        hand_over = HandOver(cores_s, placed.graph.vertex_count)
+        graph = placed.graph
+        hand_over = HandOver(time_on_cores.seconds(graph), graph.vertex_count)
         try:
             return run(placed, replace(options, hand_over=hand_over))
         except CoresAreFasterError as slow:
             placed.slow.add(name)
-            if options.timeout_s is not None:
-                options = replace(options, timeout_s=max(options.timeout_s - slow.elapsed_s, 1e-9))
+            options = options.after(slow.elapsed_s)
     return run(placed.on_cores(), options)
 
 

@@ -49,14 +49,14 @@ from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import (
     GraphArgument,
+    SearchTime,
     add_placement,
     devices_for_one_query,
     on_gpus_or_cores,
 )
 from godwit.worker.solve import make_poll
 
-_VERTEX_S, _ARC_S = 15e-9, 3e-9
-"""Seconds of a search of a narrow graph on a core for each vertex and each arc (benchmarks/zoo.py)."""
+_TIME_ON_A_CORE = SearchTime(15.0, 3.0)  # benchmarks/zoo.py
 _CORE_NS = 12.0
 """Nanoseconds that a core takes for each arc in a search (benchmarks/zoo.py)."""
 
@@ -169,7 +169,7 @@ def betweenness_centrality(
             sums = _sum_on_gpus(
                 placed, chosen, endpoints, edges, weighted, scales, statistics, options
             )
-            options = replace(options, hand_over=None)
+            options = options.after(statistics.seconds.get("slow", 0.0))
         with statistics.phase("run"):
             if sums is None:
                 sums = sum_dependencies(
@@ -194,9 +194,8 @@ def betweenness_centrality(
 
 def _hand_over(graph: Graph, sources: int) -> HandOver:
     """Return when cores take over: each of them searches alone."""
-    search_s = _VERTEX_S * graph.vertex_count + _ARC_S * graph.arc_count
     rounds = -(-sources // config.thread_count())
-    return HandOver(rounds * search_s, sources, unfinished=1)
+    return HandOver(rounds * _TIME_ON_A_CORE.seconds(graph), sources, unfinished=1)
 
 
 def _check_placed(placed: PlacedGraph, *, edges: bool, weighted: bool) -> None:
@@ -239,9 +238,9 @@ def _sum_on_gpus(
     try:
         with statistics.phase("run"):
             outcome = sum_on_gpus(steps, query, poll)
-    except CoresAreFasterError:  # the time-out counts anew
+    except CoresAreFasterError as slow:
         placed.slow.add("betweenness")
-        statistics.split_run({"slow": statistics.seconds["run"]})
+        statistics.split_run({"slow": slow.elapsed_s})
         statistics.begin_on(["cpu"])
         return None
     if outcome.vertices is None:

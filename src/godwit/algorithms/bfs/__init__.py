@@ -45,6 +45,7 @@ from godwit.worker.options import (
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
+    SearchTime,
     add_placement,
     devices_for_one_query,
     on_gpus_unless_slow,
@@ -100,15 +101,10 @@ _WIDE_NS, _THIN_NS = 0.5, 7.0
 """Nanoseconds of a search for each arc on the CPU, whatever the number of cores (benchmarks/zoo.py): most
 arcs of a wide graph are not looked at, and few vertices of a thin one are searched at a time."""
 
-_VERTEX_S, _ARC_S = 6e-9, 1.5e-9
-"""Seconds of a search of a narrow graph on the CPU for each vertex and each arc (benchmarks/zoo.py)."""
+_TIME_ON_CORES = SearchTime(6.0, 1.5)  # benchmarks/zoo.py
 
 _SEARCHES_PER_REVERSE = 8
 """Searches of a placed graph on CPUs after which its reverse is made: it takes as long as these lose."""
-
-
-def _narrow_s(graph: Graph) -> float:
-    return _VERTEX_S * graph.vertex_count + _ARC_S * graph.arc_count
 
 
 def _is_wide(graph: Graph) -> bool:
@@ -321,7 +317,7 @@ def bfs(
             lambda placed, options: run_bfs(
                 placed, source, target=target, cutoff=cutoff, options=options
             ),
-            _narrow_s(placed.graph),
+            _TIME_ON_CORES,
         )
         add_placement(result.statistics, placed, graph)
         return result

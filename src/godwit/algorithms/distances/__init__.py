@@ -31,14 +31,19 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import (
+    GraphArgument,
+    add_placement,
+    devices_for_one_query,
+    on_gpus_or_cores,
+)
 from godwit.worker.solve import make_poll
 
 if TYPE_CHECKING:
     from godwit.algorithms.distances.cuda import GpuSearches
 
-_LEAST_GPU_WORK = 1 << 22
-"""Vertices and arcs, over all searches, below which the CPU is done before a GPU has begun."""
+_HOPS_NS, _LENGTHS_NS = 2.0, 60.0
+"""Nanoseconds of a core for each arc and search, by numbers of arcs and by weights (benchmarks/zoo.py)."""
 _SHARED_VISITS = 64
 """About the number of searches in bits that share the visit of an arc."""
 
@@ -97,7 +102,7 @@ def distances(
     """
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     if devices is None and isinstance(graph, Graph):
-        devices = _default_devices(graph, _number_of(sources))
+        devices = _default_devices(graph, _number_of(sources), weighted, options)
     with recorded(trace, "distances"), on_gpus_or_cores(graph, devices, "distances") as (
         plain, device, placed,
     ):  # fmt: skip
@@ -158,7 +163,7 @@ def run_sums(
     """
     if devices is None and isinstance(graph, Graph):
         count = graph.vertex_count if vertices is None else _number_of(vertices)
-        devices = _default_devices(graph, count)
+        devices = _default_devices(graph, count, weighted, options)
     with recorded(trace, name), on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
         weighted = uses_weights(plain, weighted)
         ids = plain.ids
@@ -230,10 +235,15 @@ def _number_of(vertices: Any) -> int:
         return 1
 
 
-def _default_devices(graph: Graph, searches: int) -> DevicesArgument:
-    """Return the CPU for small work; for larger one GPU, or several if there are many searches."""
-    if searches * (graph.vertex_count + graph.arc_count) < _LEAST_GPU_WORK:
-        return "cpu"
+def _default_devices(
+    graph: Graph, searches: int, weighted: bool | None, options: SolverOptions
+) -> DevicesArgument:
+    """Return all cores if they are done before a GPU begins; else one GPU, or several for many searches."""
+    by_weights = graph.is_weighted and weighted is not False
+    core_ns = searches * (_LENGTHS_NS if by_weights else _HOPS_NS)
+    devices = devices_for_one_query(graph, None, options, core_ns)
+    if devices is not None:
+        return devices
     # Searches in bits share the visits of arcs.
     return default_step_devices(graph, searches=searches // _SHARED_VISITS)
 

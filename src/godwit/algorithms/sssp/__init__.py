@@ -41,6 +41,7 @@ from godwit.worker.options import (
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
+    SearchTime,
     add_placement,
     devices_for_one_query,
     on_gpus_unless_slow,
@@ -143,8 +144,7 @@ def run_sssp(
     return run(PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING)
 
 
-_VERTEX_S, _ARC_S = 35e-9, 8e-9
-"""Seconds of a search of a narrow graph on the CPU for each vertex and each arc (benchmarks/zoo.py)."""
+_TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
 _CORE_NS = 60.0
 """Nanoseconds that a core takes for each arc of a graph (benchmarks/zoo.py)."""
 _WIDE_DEGREE = 4
@@ -276,7 +276,7 @@ def sssp(
             lambda placed, options: search(
                 placed, source, target=target, cutoff=cutoff, options=options
             ),
-            _VERTEX_S * placed.graph.vertex_count + _ARC_S * placed.graph.arc_count,
+            _TIME_ON_CORES,
         )
         add_placement(result.statistics, placed, graph)
         return result

@@ -237,6 +237,20 @@ def run_triangles(devices: list[str]) -> None:
         check(f"{function.__name__}, all pairs", every.score, wanted.score, 1e-9)
 
 
+def run_truss(devices: list[str]) -> None:
+    """Truss numbers: long and short rows, many levels and few."""
+    graphs = {
+        "wide": gw.generators.rmat(9, 12, seed=1),
+        "clique": gw.generators.complete(150),
+        "hub": gw.generators.star(5000),
+    }
+    for name, graph in graphs.items():
+        for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
+            wanted = gw.truss_number(graph, devices="cpu").truss
+            found = gw.truss_number(graph, devices=devices, gpu=gpu).truss
+            check(f"truss numbers {name}, {gpu=}", found, wanted)
+
+
 def run_strong(devices: list[str]) -> None:
     """Strong components and generations: a large component, many small ones, long rows, none."""
     graphs = {
@@ -387,6 +401,7 @@ SUPERSTEPS = {
     "structure": run_structure,
     "triangles": run_triangles,
     "strong": run_strong,
+    "truss": run_truss,
     "dependencies": run_dependencies,
     "step-programs": run_step_programs,
     "forests": run_forests,

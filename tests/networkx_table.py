@@ -27,7 +27,7 @@ _NOT_IN_NX_CUGRAPH = {
     "number_strongly_connected_components", "strongly_connected_components",
     "topological_generations", "topological_sort",
     "diameter", "dijkstra_predecessor_and_distance", "eccentricity", "global_efficiency",
-    "greedy_color", "harmonic_centrality", "k_core", "k_corona", "k_crust", "k_shell",
+    "greedy_color", "harmonic_centrality", "k_core", "k_corona", "k_crust", "k_shell", "k_truss",
     "multi_source_dijkstra",
     "multi_source_dijkstra_path", "multi_source_dijkstra_path_length", "periphery", "radius",
     "voronoi_cells",

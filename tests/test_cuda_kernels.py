@@ -35,6 +35,7 @@ from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
 from godwit.algorithms.strong_components import cuda as strong_steps
 from godwit.algorithms.triangles import cuda as triangles_steps
+from godwit.algorithms.truss import cuda as truss_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
 from godwit.worker.cuda import program as instantiation
@@ -177,6 +178,17 @@ def test_power_iterations_compile(
 )
 def test_core_numbers_compile(id_dtype: str, architecture: str) -> None:
     assert b".text.work\0" in cubin(core_steps.source(id_dtype), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("id_dtype", "architecture"),
+    [
+        pytest.param("int64" if place % 2 else "int32", name, marks=_unless(place % 3 == 0))
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+)
+def test_truss_numbers_compile(id_dtype: str, architecture: str) -> None:
+    assert b".text.work\0" in cubin(truss_steps.source(id_dtype), (), architecture)
 
 
 @pytest.mark.parametrize(

@@ -588,6 +588,16 @@ def test_subgraphs_by_core_numbers(
     _check_graph(name, graph, k, core_number=given_numbers)
 
 
+@given(graph=networkx_graphs((nx.Graph,), min_nodes=0), k=st.integers(-1, 6), loops=st.booleans())
+def test_k_truss(graph: Any, k: int, loops: bool) -> None:
+    if not loops:
+        graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    if nx.number_of_selfloops(graph):
+        _check("k_truss", graph, k)
+    else:
+        _check_graph("k_truss", graph, k)
+
+
 @given(graph=networkx_graphs(_UNDIRECTED, min_nodes=0))
 def test_greedy_color(graph: Any) -> None:
     _check("greedy_color", graph)

@@ -51,6 +51,7 @@ def _answers(graph: Any, vertex: int, number: int) -> Any:
         lambda: gw.katz_centrality(graph, alpha=1e-3, beta={vertex % n: 1}).centrality,
         lambda: gw.hits(graph, start={vertex % n: 1}, tolerance=1.0).authorities,
         lambda: gw.core_number(graph).core,
+        lambda: gw.truss_number(graph).truss,
         lambda: gw.greedy_color(graph, seed=vertex % 2).color,
         lambda: gw.maximal_independent_set(graph, seed=vertex % 2).member,
         lambda: gw.random_walks(graph, vertex % n, 5, weighted=False, seed=number),

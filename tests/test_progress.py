@@ -23,6 +23,10 @@ COUNTED: dict[str, tuple[int, Callable[[Any], Any]]] = {
     "distances": (300, lambda show: gw.distances(GRAPH, range(300), progress=show)),
     "closeness": (1024, lambda show: gw.closeness_centrality(GRAPH, progress=show)),
     "walks": (1024 * 20, lambda show: gw.random_walks(GRAPH, range(1024), 20, progress=show)),
+    "truss": (
+        len(gw.truss_number(GRAPH).truss),
+        lambda show: gw.truss_number(GRAPH, progress=show),
+    ),
     "filter": (10**6, lambda show: gw.filter(np.arange(10**6), lambda x: x > 9, progress=show)),
 }
 OTHERS: dict[str, Callable[[Any], Any]] = {

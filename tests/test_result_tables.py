@@ -38,6 +38,7 @@ RESULTS: dict[str, Any] = {
     "hits": lambda: gw.hits(GRAPH),
     "katz": lambda: gw.katz_centrality(GRAPH, weighted=False),
     "core": lambda: gw.core_number(GRAPH),
+    "truss": lambda: gw.truss_number(GRAPH),
     "set": lambda: gw.maximal_independent_set(GRAPH),
     "colouring": lambda: gw.greedy_color(GRAPH),
     "components": lambda: gw.connected_components(GRAPH),

@@ -318,6 +318,7 @@ _OF_RESULTS: dict[str, tuple[Any, Any, str]] = {
     "pagerank": (gw.pagerank, gw.verify_pagerank, "rank"),
     "components": (gw.connected_components, gw.verify_connected_components, "label"),
     "core": (gw.core_number, gw.verify_core_number, "core"),
+    "truss": (gw.truss_number, gw.verify_truss_number, "truss"),
     "colouring": (gw.greedy_color, gw.verify_greedy_color, "color"),
     "betweenness": (
         lambda graph: gw.betweenness_centrality(

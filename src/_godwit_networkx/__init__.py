@@ -216,6 +216,7 @@ FUNCTIONS = {
     "k_corona": Function("cores", "lengths", devices=True),
     "k_crust": Function("cores", "lengths", devices=True),
     "k_shell": Function("cores", "lengths", devices=True),
+    "k_truss": Function("truss", "iterations", devices=True),
     "katz_centrality": Function(
         "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),

@@ -102,6 +102,10 @@ from godwit.algorithms.triangles.result import ClusteringResult as ClusteringRes
 from godwit.algorithms.triangles.result import TrianglesResult as TrianglesResult
 from godwit.algorithms.triangles.verify import verify_clustering as verify_clustering
 from godwit.algorithms.triangles.verify import verify_triangles as verify_triangles
+from godwit.algorithms.truss import k_truss as k_truss
+from godwit.algorithms.truss import truss_number as truss_number
+from godwit.algorithms.truss.result import TrussResult as TrussResult
+from godwit.algorithms.truss.verify import verify_truss_number as verify_truss_number
 from godwit.dataflow import collectives as collectives
 from godwit.dataflow import policies as policies
 from godwit.dataflow.context import Context as Context

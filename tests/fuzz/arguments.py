@@ -187,6 +187,8 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "maximal_independent_set": Target(gw.maximal_independent_set, on_one),
         "greedy_color": Target(gw.greedy_color, on_one),
         "k_core": Target(gw.k_core, {**on_one, "k": 1}),
+        "truss_number": Target(gw.truss_number, on_one),
+        "k_truss": Target(gw.k_truss, {**on_one, "k": 3}),
         "k_shell": Target(gw.k_shell, {**on_one, "core": np.ones(4, np.int32)}),
         "connected_components_of_edges": Target(
             gw.connected_components_of_edges, {"edges": array.reshape(5, 2), "devices": "cpu:0"}
@@ -310,6 +312,10 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         ),
         "verify_core_number": Target(
             gw.verify_core_number, {"graph": UNDIRECTED, "core": np.ones(4, np.int32)}
+        ),
+        "verify_truss_number": Target(
+            gw.verify_truss_number,
+            {"graph": UNDIRECTED, "truss": gw.truss_number(UNDIRECTED).truss},
         ),
         "verify_maximal_independent_set": Target(
             gw.verify_maximal_independent_set,

@@ -329,6 +329,9 @@ def _structure(drawn: _Case) -> str | None:
     devices = _one_device(drawn)
     result = gw.core_number(drawn.graph, devices=devices, timeout_s=_TIMEOUT_S)
     gw.verify_core_number(drawn.graph, result)
+    gw.verify_truss_number(
+        drawn.graph, gw.truss_number(drawn.graph, devices=devices, timeout_s=_TIMEOUT_S)
+    )
     seed = drawn.generator.randrange(2**63)
     chosen = gw.maximal_independent_set(drawn.graph, seed=seed, devices=devices)
     gw.verify_maximal_independent_set(drawn.graph, chosen)

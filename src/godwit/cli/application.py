@@ -29,6 +29,7 @@ from godwit.cli import (
     spanning_forest,
     topological,
     triangles,
+    truss,
     walks,
 )
 from godwit.cli.failures import PipeClosedError, exit_status
@@ -180,6 +181,7 @@ for _name, _function, *_epilog_parts in (
     ("spanning-forest", spanning_forest.spanning_forest, spanning_forest.EXAMPLES),
     ("walks", walks.walks, walks.EXAMPLES),
     ("core", core.core, core.EXAMPLES),
+    ("truss", truss.truss, truss.EXAMPLES),
     ("independent-set", greedy.independent_set, greedy.SET_EXAMPLES),
     ("coloring", greedy.coloring, greedy.COLORING_EXAMPLES),
     ("strong-components", components.strong_components, components.STRONG_EXAMPLES),

@@ -39,9 +39,21 @@ def ego_graph(
 
 def subgraph(graph: ArrayGraph, keep: Array) -> ArrayGraph:
     """Return the subgraph of some nodes, in the order of the graph."""
+    return _part(graph, keep, keep[graph.tails] & keep[graph.structure.targets])
+
+
+def subgraph_of_arcs(graph: ArrayGraph, keep: Array) -> ArrayGraph:
+    """Return the subgraph of some arcs and the nodes at their ends, in the order of the graph."""
+    has_arcs = np.zeros(len(graph), np.bool_)
+    has_arcs[graph.tails[keep]] = True
+    has_arcs[graph.structure.targets[keep]] = True
+    return _part(graph, has_arcs, keep)
+
+
+def _part(graph: ArrayGraph, keep: Array, keep_arcs: Array) -> ArrayGraph:
+    """Return the subgraph of some nodes, and of arcs between them."""
     structure = graph.structure
-    positions = np.flatnonzero(keep)
-    arcs = np.flatnonzero(keep[graph.tails] & keep[structure.targets])
+    positions, arcs = np.flatnonzero(keep), np.flatnonzero(keep_arcs)
     number = np.cumsum(keep) - 1
     counts = np.bincount(number[graph.tails[arcs]], minlength=len(positions))
     made = _with_arcs(graph, graph.names(positions), counts, number[structure.targets[arcs]], arcs)

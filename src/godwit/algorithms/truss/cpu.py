@@ -1,0 +1,326 @@
+"""Truss numbers on the CPU, by a team of threads that removes edges level by level.
+
+First the *support* of each edge is counted, the number of triangles that it is part of. Then level s
+removes every edge whose support is at most s. A triangle is destroyed by the first of its edges that is
+removed, which lowers the support of the other two, and so removes those that it lowers to s. This is the
+method of Kabir and Madduri, "Shared-memory graph truss decomposition" (HiPC, 2017), with another rule for
+triangles of which several edges are removed at once.
+
+Triangles of an edge are the common neighbours of its ends: those of the end with fewer neighbours are
+looked up in the sorted row of the other. Rows lose the arcs of removed edges now and then.
+
+Invariants: ``order[e]`` is the number of edges that were removed before edge e, or NO_ORDER; it is written
+once, in the round before the one that lowers the others by e. So in a round all orders of its edges, and
+of all before, are known, and a triangle is destroyed by its edge of least order, once, whatever threads do.
+Before level s every edge that is left has a support of s or more, and ``support`` is the number of its
+triangles whose edges are all left. The support of a removed edge is at most its level, and does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.algorithms.triangles.rows import DegreeRows
+from godwit.algorithms.truss.rows import Edges, sorted_targets
+from godwit.dtypes import Array
+from godwit.graph.rows import require_memory, row_range, thread_count_for
+from godwit.runtime.cpu.atomics import fetch_add, load_acquire, load_relaxed, prefetch
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import (
+    ABORT,
+    WORDS_PER_LINE,
+    barrier,
+    block_range,
+    new_control,
+    next_range,
+    run_team,
+)
+
+_ROWS = 32  # that a thread claims at once when it counts
+_EDGES = 16  # of the list that a thread claims at once
+_AHEAD = 8  # arcs by which orders of edges are prefetched
+_NO_SUPPORT = 1 << 31  # above all
+
+# Words (int64) by round modulo 3, each on a cache line of its own: of all threads, then of each.
+_LISTED, _CLAIMED = 0, 1
+_LEAST = 0
+_SETS, _KINDS = 3, 2
+
+_at: Any = np.uint64
+
+
+def truss_numbers_on_cores(
+    rows: DegreeRows, edges: Edges, threads: int | None, poll: Callable[[int], None] | None
+) -> tuple[Array, int]:
+    """Return the truss number of each edge, int32 (k), and the number of rounds.
+
+    :param threads: upper limit; None: all of the process. Small graphs use one
+    :param poll: called now and then by the calling thread with the number of edges removed so far
+    :raises GraphTooLargeError: the arrays do not fit into memory
+    """
+    n, arcs, k = len(rows.splits), len(rows.targets), edges.count
+    count = thread_count_for(arcs)
+    count = count if threads is None else min(count, threads)
+    item = edges.dtype.itemsize
+    fixed = (
+        arcs * (rows.targets.itemsize + item) + k * (8 + 3 * item + rows.targets.itemsize) + 16 * n
+    )
+    while count > 1 and config.missing_memory_bytes(fixed + count * n * item) is not None:
+        count -= 1
+    require_memory(fixed + count * n * item, f"the truss numbers of {k:,} edges")
+    targets = sorted_targets(rows)
+    numbers = np.empty(arcs, edges.dtype)
+    support = np.zeros(k, np.int32)
+    lower, upper = np.empty(k, rows.targets.dtype), np.empty(k, rows.targets.dtype)
+    control = new_control()
+    run_team(
+        _count_support, rows.offsets, rows.splits, edges.first, targets, numbers, support, lower,
+        upper, np.zeros((count, n), edges.dtype),
+        threads=count,
+        control=control,
+        poll=None if poll is None else lambda: poll(0),
+    )  # fmt: skip
+    truss = np.empty(k, np.int32)
+    removed = np.zeros(WORDS_PER_LINE, np.int64)
+    rounds = run_team(
+        _peel,
+        rows.offsets[:-1],
+        rows.offsets[1:].copy(),
+        targets,
+        numbers,
+        lower,
+        upper,
+        support,
+        np.full(k, np.iinfo(edges.dtype).max, edges.dtype),
+        truss,
+        np.empty(k, edges.dtype),
+        np.empty(k, edges.dtype),
+        np.zeros((count + 1) * _SETS * _KINDS * WORDS_PER_LINE, np.int64),
+        removed,
+        threads=count,
+        poll=None if poll is None else lambda: poll(int(removed[0])),
+    )
+    return truss, int(rounds[0])
+
+
+@kernel
+def _count_support(
+    rank: int, size: int, control: Any, offsets: Any, splits: Any, first: Any, targets: Any,
+    numbers: Any, support: Any, lower: Any, upper: Any, all_marks: Any,
+) -> None:  # fmt: skip
+    """Count the triangles of edges, each at its middle corner; note ends of edges, and edges of arcs."""
+    begin, end = row_range(rank, size, offsets)
+    for v in range(begin, end):
+        split = splits[_at(v)]
+        edge = first[_at(v)]
+        for arc in range(offsets[_at(v)], split):
+            numbers[_at(arc)] = edge
+            lower[_at(edge)] = targets[_at(arc)]
+            upper[_at(edge)] = v
+            edge += 1
+    if not barrier(control, size):
+        return
+    marks = all_marks[rank]  # 1 + the edge from the middle corner to each lower neighbour
+    n = splits.size
+    while True:
+        begin, end = next_range(control, _ROWS, n)
+        if begin >= end:
+            return
+        for v in range(begin, end):
+            split = splits[_at(v)]
+            if load_acquire(control, ABORT) != 0:
+                return
+            edge = first[_at(v)]
+            for arc in range(offsets[_at(v)], split):
+                edge += 1
+                marks[_at(targets[_at(arc)])] = edge
+            for arc in range(split, offsets[_at(v + 1)]):
+                u = targets[_at(arc)]
+                at = offsets[_at(u)]
+                shift = first[_at(u)] - at
+                found = np.int32(0)
+                w = targets[_at(at)]
+                while w < v:
+                    mark = marks[_at(w)]
+                    if mark != 0:
+                        fetch_add(support, mark - 1, np.int32(1))
+                        fetch_add(support, at + shift, np.int32(1))
+                        found += np.int32(1)
+                    at += 1
+                    w = targets[_at(at)]
+                numbers[_at(arc)] = at + shift
+                if found != 0:
+                    fetch_add(support, at + shift, found)
+            for arc in range(offsets[_at(v)], split):
+                marks[_at(targets[_at(arc)])] = 0
+
+
+def _word(owner: Any, which: int, turn: Any) -> Any:
+    """Return the index of a word of thread ``owner - 1``, or of all threads for 0."""
+    return ((owner * _SETS + turn) * _KINDS + which) * WORDS_PER_LINE
+
+
+def _remove(edge: Any, level: Any, order: Any, truss: Any, removed: Any) -> None:
+    """List an edge, which this thread alone removes.
+
+    :param removed: the list, its first place of this round, the words, and the index of its length
+    """
+    listed, base, words, counter = removed
+    place = base + fetch_add(words, counter, 1)
+    listed[_at(place)] = edge
+    order[_at(edge)] = place
+    truss[_at(edge)] = level + 2
+
+
+def _lower(edge: Any, level: Any, support: Any, order: Any, truss: Any, removed: Any) -> None:
+    """Lower the support of an edge, and remove the edge if this lowers it to the level."""
+    if load_relaxed(support, edge) <= level:
+        return
+    if fetch_add(support, edge, np.int32(-1)) == level + 1:
+        _remove(edge, level, order, truss, removed)
+
+
+def _find(targets: Any, key: Any, low: Any, end: Any) -> Any:
+    """Return the first place from ``low`` on whose target is not below the key, or the end.
+
+    Short steps come first, since the keys of a row ascend as its targets do.
+    """
+    high = low
+    step = 1
+    while high < end and targets[_at(high)] < key:
+        low = high + 1
+        high += step
+        step += step
+    high = min(high, end)
+    while low < high:
+        middle = (low + high) >> 1
+        if targets[_at(middle)] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _destroy(
+    edge: Any, level: Any, begins: Any, ends: Any, targets: Any, numbers: Any, lower: Any, upper: Any,
+    support: Any, order: Any, truss: Any, removed: Any,
+) -> None:  # fmt: skip
+    """Lower the other edges of the triangles that a removed edge destroys."""
+    few = np.int64(lower[_at(edge)])
+    many = np.int64(upper[_at(edge)])
+    if ends[_at(few)] - begins[_at(few)] > ends[_at(many)] - begins[_at(many)]:
+        few, many = many, few
+    own = order[_at(edge)]
+    at = begins[_at(many)]
+    end = ends[_at(many)]
+    last = ends[_at(few)]
+    for arc in range(begins[_at(few)], last):
+        if arc + _AHEAD < last:
+            prefetch(order, np.int64(numbers[_at(arc + _AHEAD)]))
+        one = np.int64(numbers[_at(arc)])
+        if load_relaxed(order, one) <= own:  # removed before, or the edge itself
+            continue
+        key = targets[_at(arc)]
+        at = _find(targets, key, at, end)
+        if at == end:
+            return
+        if targets[_at(at)] != key:
+            continue
+        other = np.int64(numbers[_at(at)])
+        if load_relaxed(order, other) < own:
+            continue
+        _lower(one, level, support, order, truss, removed)
+        _lower(other, level, support, order, truss, removed)
+
+
+@kernel
+def _peel(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, numbers: Any,
+    lower: Any, upper: Any, support: Any, order: Any, truss: Any, left: Any, listed: Any,
+    words: Any, progress: Any,
+) -> int:  # fmt: skip
+    """Set all truss numbers; return the number of rounds.
+
+    A round scans the edges that are left, or destroys the triangles of those that the round before listed.
+
+    :param ends: of the rows, which lose arcs
+    :param order: NO_ORDER, the largest number
+    :param left: edges that are left, each in the range of the thread that scans it
+    :param listed: the removed edges in their order
+    :param words: zeros
+    :param progress: the number of edges removed so far
+    """
+    k = truss.size
+    first, end = block_range(rank, size, k)
+    for edge in range(first, end):
+        left[_at(edge)] = edge
+    first_row, end_row = block_range(rank, size, ends.size)
+    if not barrier(control, size):
+        return 0
+    level = np.int64(0)
+    rounds = np.int64(0)
+    begin = np.int64(0)  # of the listed edges whose triangles this round destroys
+    base = np.int64(0)  # and their end
+    in_rows = np.int64(k)  # edges that rows have
+    while base < k:
+        turn = rounds % _SETS
+        removed = listed, base, words, _word(0, _LISTED, turn)
+        is_scan = begin == base
+        least = np.int64(_NO_SUPPORT)
+        if is_scan:
+            if 2 * (k - base) < in_rows:  # nobody reads rows now
+                in_rows = k - base
+                for v in range(first_row, end_row):
+                    to = begins[_at(v)]
+                    for arc in range(to, ends[_at(v)]):
+                        if order[_at(numbers[_at(arc)])] >= base:
+                            targets[_at(to)] = targets[_at(arc)]
+                            numbers[_at(to)] = numbers[_at(arc)]
+                            to += 1
+                    ends[_at(v)] = to
+            to = first
+            for at in range(first, end):
+                edge = left[_at(at)]
+                if order[_at(edge)] < base:
+                    continue
+                s = np.int64(support[_at(edge)])
+                if s > level:
+                    left[_at(to)] = edge
+                    to += 1
+                    least = min(least, s)
+                else:
+                    _remove(edge, level, order, truss, removed)
+            end = to
+        else:
+            claimed = _word(0, _CLAIMED, turn)
+            while load_acquire(control, ABORT) == 0:
+                at = begin + fetch_add(words, claimed, _EDGES)
+                if at >= base:
+                    break
+                for place in range(at, min(at + _EDGES, base)):
+                    _destroy(
+                        listed[_at(place)], level, begins, ends, targets, numbers, lower, upper,
+                        support, order, truss, removed,
+                    )  # fmt: skip
+        words[_word(rank + 1, _LEAST, turn)] = least
+        if rank == 0:  # all threads have read the words of the round before the last
+            progress[0] = base
+            words[_word(0, _LISTED, (turn + 1) % _SETS)] = 0
+            words[_word(0, _CLAIMED, (turn + 1) % _SETS)] = 0
+        if not barrier(control, size):
+            return 0
+        rounds += 1
+        begin = base
+        base += load_relaxed(words, _word(0, _LISTED, turn))
+        if begin == base:  # the level ends
+            if is_scan:
+                for other in range(1, size + 1):
+                    least = min(least, load_relaxed(words, _word(other, _LEAST, turn)))
+                level = least
+            else:
+                level += 1
+    return int(rounds)

@@ -378,7 +378,7 @@ def run_generators(_devices: list[str]) -> None:
 
 
 def run_forests(devices: list[str]) -> None:
-    """Spanning forests and random walks: weights of 32 and 64 bits, hubs, all ways to draw."""
+    """Spanning forests, random walks and samples: weights of 32 and 64 bits, hubs, all ways to draw."""
     wide: Any = gw.generators.rmat(9, 16, seed=1, weights=(-9, 9))
     thin = gw.generators.road(30, seed=1, weights=(1, 9))
     real = wide.with_weights(wide.weights.astype(np.float64))
@@ -395,6 +395,11 @@ def run_forests(devices: list[str]) -> None:
             wanted = gw.random_walks(graph, sources, 9, p=p, q=q, devices="cpu")
             walks = gw.random_walks(graph, sources, 9, p=p, q=q, devices=devices)
             check(f"walks {name}, {p=}, {q=}", walks, wanted)
+        for replace in (False, True):
+            query: Any = (graph, range(0, graph.vertex_count, 7), [3, 80, -1])
+            wanted = gw.sample_neighbors(*query, replace=replace, devices="cpu").edges
+            found = gw.sample_neighbors(*query, replace=replace, devices=devices).edges
+            check(f"sample {name}, {replace=}", found, wanted)
 
 
 SUPERSTEPS = {

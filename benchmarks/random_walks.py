@@ -8,9 +8,9 @@ random vertices that arcs leave; igraph, whose function makes one walk a call, m
 networkit, which has no walks, draws a random neighbour for as many steps, 100,000 of them; their times are
 scaled. torch-cluster and pyg-lib are left out where they are not installed. Walks of Godwit are verified.
 
-On GPUs: samples of neighbours, beside all cores: median of kernels, and of calls with the sample left on the
-GPU, on the host, and by the CPU. Then walks: median of kernels (``statistics.seconds["kernel"]``) and of
-whole calls with the walks on the host, the graph placed, and the floor of walks.cuh at 4.0 TB/s, in ms.
+On GPUs: samples of neighbours, beside all cores: median of kernels, and of calls with the sample left on
+the GPU, on the host, and by the CPU. Then walks: median of kernels (``statistics.seconds["kernel"]``) and
+of whole calls with the walks on the host, the graph placed, and the floor of walks.cuh at 4.0 TB/s, in ms.
 """
 
 from __future__ import annotations

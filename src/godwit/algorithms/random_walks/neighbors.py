@@ -143,9 +143,9 @@ def sample_neighbors(
     if not isinstance(plain, Graph):
         raise not_a_graph(plain)
     replace = as_flag(replace, "replace")
-    positions = plain.ids.in_order(seeds, "seeds", or_none=True)
-    first = np.sort(np.unique(positions, return_index=True)[1])
-    nodes = positions[first].astype(plain.targets.dtype)
+    ids = plain.targets.dtype
+    positions = plain.ids.in_order(seeds, "seeds", or_none=True).astype(ids, copy=False)
+    nodes, _ = _number(np.empty(0, ids), positions)
     query = SampleQuery(plain, nodes, _checked(fanouts), replace, seed_word(seed))
     if devices is None and graph is plain:
         devices = "cpu"

@@ -21,6 +21,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.algorithms.similarity import cuda as similarity_steps
+from godwit.algorithms.triangles import cuda as triangle_steps
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions, Schedule
 
@@ -216,6 +217,9 @@ def run_structure(devices: list[str]) -> None:
 
 def run_triangles(devices: list[str]) -> None:
     """Triangles, clustering and similarity: long and short rows, with values and without."""
+    # Small graphs are shared by several GPUs, too.
+    triangle_steps._LEAST_SHARE_ARCS = 1
+    similarity_steps._LEAST_SHARE_PAIRS = similarity_steps._LEAST_SHARE_ARCS = 1
     wide: Any = gw.generators.rmat(9, 16, seed=1, weights=(1, 9))
     clique, hub = gw.generators.complete(300), gw.generators.star(5000)
     for name, graph in {"wide": wide, "clique": clique, "hub": hub}.items():

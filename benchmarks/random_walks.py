@@ -8,8 +8,9 @@ random vertices that arcs leave; igraph, whose function makes one walk a call, m
 networkit, which has no walks, draws a random neighbour for as many steps, 100,000 of them; their times are
 scaled. torch-cluster and pyg-lib are left out where they are not installed. Walks of Godwit are verified.
 
-On GPUs: median of kernels (``statistics.seconds["kernel"]``) and of whole calls with the walks on the host,
-the graph placed, and the floor of walks.cuh at 4.0 TB/s, in ms.
+On GPUs: samples of neighbours, beside all cores: median of kernels, and of calls with the sample left on
+the GPU, on the host, and by the CPU. Then walks: median of kernels (``statistics.seconds["kernel"]``) and
+of whole calls with the walks on the host, the graph placed, and the floor of walks.cuh at 4.0 TB/s, in ms.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from peers import REFERENCE, TIMES, Column, Row, compared, in_networkit_and_igra
 
 WALKS, LENGTH = 100_000, 40
 FEW = 1000
+FANOUTS = [15, 10, 5]
 STEP_BYTES = 64 + 4
 BYTES_A_MS = 4.0e9
 WAYS: dict[str, dict[str, Any]] = {
@@ -122,6 +124,40 @@ def measure_on_gpus(devices: list[str], steps: int, runs: int) -> None:
                 )
 
 
+def measure_samples_on_gpus(devices: list[str], runs: int) -> None:
+    """Print a line for each number of seeds, and check that the CPU's sample is the same."""
+    print(
+        "graph    seeds       fanouts         arcs   kernel ms  on GPU ms  on host ms      CPU ms  same"
+    )
+    graph = gw.generators.rmat(22, 16, seed=1)
+    with gw.place(graph, devices) as placed:
+        for count in (1000, 100_000):
+            seeds = sources_of(graph, count)
+            kernels: list[float] = []
+            times: dict[str, list[float]] = {"cuda": [], "host": [], "cpu": []}
+            for way, calls in times.items():
+                for _ in range(runs + 1):
+                    begin = perf_counter()
+                    if way == "cpu":
+                        wanted = gw.sample_neighbors(graph, seeds, FANOUTS, devices="cpu")
+                    else:
+                        found = gw.sample_neighbors(placed, seeds, FANOUTS, results=way)
+                    calls.append(1e3 * (perf_counter() - begin))
+                    if way == "host":
+                        kernels.append(1e3 * found.statistics.seconds["kernel"])
+            same = all(
+                np.array_equal(getattr(found, name), getattr(wanted, name))
+                for name in ("nodes", "row", "col", "edges")
+            )
+            medians = [median(calls[1:]) for calls in (kernels, *times.values())]
+            print(
+                f"rmat22 {count:>9,}   {FANOUTS!s:12}{sum(found.edges_per_hop):>12,}"
+                f"{medians[0]:>11.2f}{medians[1]:>11.2f}{medians[2]:>12.2f}{medians[3]:>12.2f}"
+                f"  {'yes' if same else 'NO'}",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Measure as the command line says."""
     parser = peers.parser(__doc__, runs=5)
@@ -131,7 +167,9 @@ def main() -> None:
     if arguments.devices is None:
         peers.report(arguments, bench, (Column("", "system", 26), *TIMES))
     else:
-        measure_on_gpus(arguments.devices.split(","), arguments.steps, max(3, arguments.runs))
+        devices, runs = arguments.devices.split(","), max(3, arguments.runs)
+        measure_samples_on_gpus(devices, runs)
+        measure_on_gpus(devices, arguments.steps, runs)
 
 
 if __name__ == "__main__":

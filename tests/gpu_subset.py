@@ -21,6 +21,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.algorithms.similarity import cuda as similarity_steps
+from godwit.algorithms.triangles import cuda as triangle_steps
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions, Schedule
 
@@ -216,6 +217,9 @@ def run_structure(devices: list[str]) -> None:
 
 def run_triangles(devices: list[str]) -> None:
     """Triangles, clustering and similarity: long and short rows, with values and without."""
+    # Small graphs are shared by several GPUs, too.
+    triangle_steps._LEAST_SHARE_ARCS = 1
+    similarity_steps._LEAST_SHARE_PAIRS = similarity_steps._LEAST_SHARE_ARCS = 1
     wide: Any = gw.generators.rmat(9, 16, seed=1, weights=(1, 9))
     clique, hub = gw.generators.complete(300), gw.generators.star(5000)
     for name, graph in {"wide": wide, "clique": clique, "hub": hub}.items():
@@ -378,7 +382,7 @@ def run_generators(_devices: list[str]) -> None:
 
 
 def run_forests(devices: list[str]) -> None:
-    """Spanning forests and random walks: weights of 32 and 64 bits, hubs, all ways to draw."""
+    """Spanning forests, random walks and samples: weights of 32 and 64 bits, hubs, all ways to draw."""
     wide: Any = gw.generators.rmat(9, 16, seed=1, weights=(-9, 9))
     thin = gw.generators.road(30, seed=1, weights=(1, 9))
     real = wide.with_weights(wide.weights.astype(np.float64))
@@ -395,6 +399,11 @@ def run_forests(devices: list[str]) -> None:
             wanted = gw.random_walks(graph, sources, 9, p=p, q=q, devices="cpu")
             walks = gw.random_walks(graph, sources, 9, p=p, q=q, devices=devices)
             check(f"walks {name}, {p=}, {q=}", walks, wanted)
+        for replace in (False, True):
+            query: Any = (graph, range(0, graph.vertex_count, 7), [3, 80, -1])
+            wanted = gw.sample_neighbors(*query, replace=replace, devices="cpu").edges
+            found = gw.sample_neighbors(*query, replace=replace, devices=devices).edges
+            check(f"sample {name}, {replace=}", found, wanted)
 
 
 SUPERSTEPS = {

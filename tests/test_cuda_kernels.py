@@ -29,6 +29,7 @@ from godwit.algorithms.pagerank import cuda as pagerank_steps
 from godwit.algorithms.paths.cuda import PassKind
 from godwit.algorithms.power_iteration import cuda as power_steps
 from godwit.algorithms.random_walks import cuda as walk_steps
+from godwit.algorithms.random_walks import cuda_neighbors as sample_steps
 from godwit.algorithms.similarity import cuda as similarity_steps
 from godwit.algorithms.spanning_forest import cuda as forest_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
@@ -291,8 +292,9 @@ def test_components_compile(ids: Any, merge: Any, splices: bool, architecture: s
     ],
     ids=str,
 )
-def test_walks_compile(ids: Any, architecture: str) -> None:
-    assert b".text.work\0" in cubin(walk_steps.source(ids), (), architecture)
+def test_walks_and_samples_compile(ids: Any, architecture: str) -> None:
+    for text in (walk_steps.source(ids), sample_steps.source(ids)):
+        assert b".text.work\0" in cubin(text, (), architecture)
 
 
 @pytest.mark.parametrize(

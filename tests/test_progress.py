@@ -33,6 +33,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "bfs": lambda show: gw.bfs(GRAPH, 0, progress=show),
     "sssp": lambda show: gw.sssp(GRAPH, 0, progress=show),
     "components": lambda show: gw.connected_components(GRAPH, progress=show),
+    "samples": lambda show: gw.sample_neighbors(GRAPH, range(100), [5, 3], progress=show),
     "spanning forest": lambda show: gw.minimum_spanning_forest(GRAPH, progress=show),
     "pagerank": lambda show: gw.pagerank(GRAPH, progress=show),
     "core": lambda show: gw.core_number(GRAPH, progress=show),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
+from emulated_grid import COMPILER, Machine, emulated_gpus
 from godwit.algorithms.random_walks import neighbors
-from godwit.errors import InputError
+from godwit.errors import InputError, RunTimeoutError
 from godwit.graph import generators
 from godwit.graph.csr import Graph
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
+from gpu_endpoints import needs_gpu, on_endpoints
 from graphs import forced_threads, graphs
 from test_random_walks import assert_drawn
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile kernels with")
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[Machine]:
+    with emulated_gpus(2) as machine:
+        yield machine
+
+
+def check_as_on_cpus(graph: Graph, found: gw.NeighborSample, *query: Any, **options: Any) -> None:
+    """Compare a sample of a GPU with the CPU's."""
+    wanted = gw.sample_neighbors(graph, *query, devices="cpu", **options)
+    for name in ("nodes", "row", "col", "edges"):
+        there, here = getattr(found, name), getattr(wanted, name)
+        np.testing.assert_array_equal(there, here, err_msg=name)
+        assert there.dtype == here.dtype
+    assert found.nodes_per_hop == wanted.nodes_per_hop
+    assert found.edges_per_hop == wanted.edges_per_hop
 
 
 def check(graph: Graph, seeds: list[int], fanouts: list[int], **options: Any) -> gw.NeighborSample:
@@ -62,7 +85,7 @@ def test_any_graph(graph: Graph, fanouts: list[int], replace: bool, seed: int) -
 @pytest.mark.parametrize("few", [0, 64])
 @pytest.mark.parametrize("replace", [False, True])
 def test_arcs_are_uniform(few: int, replace: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbors, "_FEW", few)
+    monkeypatch.setattr(neighbors, "FEW", few)
     graph = Graph.from_edges(np.repeat(np.arange(20_000), 6), np.tile(np.arange(6), 20_000))
     seeds = range(6, 20_000)
     sample = gw.sample_neighbors(graph, seeds, [2], replace=replace, seed=1)
@@ -90,3 +113,73 @@ def test_names_are_seeds() -> None:
 def test_wrong_fanouts(wrong: Any) -> None:
     with pytest.raises(InputError, match="fanouts must"):
         gw.sample_neighbors(generators.path(3), 0, wrong)
+
+
+@needs_compiler
+@given(data=st.data())
+def test_emulated_gpus(gpus: Machine, data: st.DataObject) -> None:
+    graph = data.draw(graphs())
+    n = graph.vertex_count
+    seeds = st.lists(st.integers(0, n - 1), max_size=5) if n else st.just([])
+    fanouts = st.lists(st.integers(-1, 4), max_size=3)
+    options = {"replace": data.draw(st.booleans()), "seed": data.draw(st.integers(0, 9))}
+    gpus.seed = data.draw(st.integers(0, 9), "schedule")
+    gpu = data.draw(st.sampled_from([None, ExperimentOptions(threads=64, blocks=3, slice_s=0)]))
+    with gw.place(graph, ["cuda:0", "cuda:1"][: data.draw(st.integers(1, 2))]) as placed:
+        for _ in range(2):  # the second sample finds what the first has left
+            query = data.draw(seeds), data.draw(fanouts)
+            found = gw.sample_neighbors(placed, *query, gpu=gpu, **options)
+            assert found.statistics.devices == ("cuda:0",)
+            check_as_on_cpus(graph, found, *query, **options)
+
+
+@needs_compiler
+def test_long_rows_and_many_vertices_on_emulated_gpus(gpus: Machine) -> None:
+    star, wide = generators.star(1001), generators.rmat(9, 8, seed=1)
+    for graph, seeds, fanouts in (
+        (star, [0], [500, 3]),
+        (star, [0], [-1]),
+        (wide, range(0, 512, 3), [5, -1, 70]),
+    ):
+        for replace in (False, True):
+            options = {"replace": replace, "seed": 5}
+            found = gw.sample_neighbors(graph, seeds, fanouts, devices="cuda:1", **options)
+            check_as_on_cpus(graph, found, seeds, fanouts, **options)
+
+
+@needs_compiler
+@pytest.mark.thorough
+def test_no_races() -> None:
+    graph = generators.rmat(7, 6, seed=1)
+    with emulated_gpus(1, checks=True, seed=4):
+        for replace in (False, True):
+            found = gw.sample_neighbors(graph, range(9), [3, -1], replace=replace, devices="cuda:0")
+            check_as_on_cpus(graph, found, range(9), [3, -1], replace=replace)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@on_endpoints
+def test_gpus_sample_as_cpus(devices: Any) -> None:
+    graph = generators.rmat(16, 16, seed=1)
+    seeds = np.random.default_rng(1).integers(0, graph.vertex_count, 5000)
+    with gw.place(graph, devices) as placed:
+        for fanouts in ([15, 10, 5], [-1], [100, 2], []):
+            for replace in (False, True):
+                options = {"replace": replace, "seed": 3}
+                found = gw.sample_neighbors(placed, seeds, fanouts, **options)
+                check_as_on_cpus(graph, found, seeds, fanouts, **options)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_gpus_leave_samples_and_end_by_their_time() -> None:
+    graph = generators.rmat(16, 16, seed=1)
+    with gw.place(graph, "cuda:0") as placed:
+        gpu = GpuOptions(slice_s=0)
+        with pytest.raises(RunTimeoutError):
+            gw.sample_neighbors(placed, range(5000), [15, 10], timeout_s=1e-6, gpu=gpu)
+        left: Any = gw.sample_neighbors(placed, [3, 5], [4, 3], results="cuda")
+        wanted = gw.sample_neighbors(placed, [3, 5], [4, 3])
+    for name in ("nodes", "row", "col", "edges"):
+        np.testing.assert_array_equal(getattr(left, name).get(), getattr(wanted, name))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import COMPILER, Machine, emulated_gpus
-from godwit.algorithms.similarity import cuda
+from godwit.algorithms.similarity import cuda, query
 from godwit.cli.application import app
 from godwit.errors import InputError, RunTimeoutError, VerificationError
 from godwit.graph.csr import Graph
@@ -189,6 +189,34 @@ def test_gpus(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         gw.generators.rmat(12, 8, seed=1), gw.generators.star(3000), gw.generators.road(200, 200, seed=1)
     ):  # fmt: skip
         check_all_pairs(graph, devices)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@on_endpoints
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
+def test_pairs_on_a_gpu_stay_there(
+    devices: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupy = pytest.importorskip("cupy")
+    monkeypatch.setattr(cuda, "_LEAST_SHARE_PAIRS", 1)
+    monkeypatch.setattr(cuda, "PIECE_PAIRS", 30_000)
+    graph = gw.generators.rmat(12, 16, seed=1)
+    pairs = np.random.default_rng(1).integers(0, graph.vertex_count, (100_000, 2)).astype(dtype)
+    wanted = gw.jaccard(graph, pairs, devices="cpu")
+    with gw.place(graph, devices) as placed:
+        for given_pairs in (cupy.asarray(pairs), cupy.asarray(np.asfortranarray(pairs)), pairs):
+            for where in ("host", "cuda"):
+                found = gw.jaccard(placed, given_pairs, results=where)
+                there = found.score if where == "host" else found.score.get()  # type: ignore[attr-defined]
+                np.testing.assert_array_equal(there, wanted.score)
+                np.testing.assert_array_equal(found.positions, pairs)
+        with monkeypatch.context() as patch:
+            patch.setattr(query, "host_array", None)  # is not called
+            gw.jaccard(placed, cupy.asarray(pairs), results="cuda")
+        for wrong in (cupy.asarray([[0, graph.vertex_count]]), cupy.zeros((2, 3), int)):
+            with pytest.raises(InputError, match=r"pairs|vertex"):
+                gw.jaccard(placed, wrong)
 
 
 def test_names_and_tables() -> None:

@@ -114,6 +114,18 @@ def _copied_to_host(values: Any) -> Array:
     return copied
 
 
+def gpu_array(values: Any) -> Any:
+    """Return an array on a GPU as CuPy's, shared.
+
+    :raises DeviceError: CuPy is not installed, or cannot share it
+    """
+    cupy = _cupy(f"a {type(values).__module__}.{type(values).__name__} lies on a GPU")
+    try:
+        return (cupy.from_dlpack if hasattr(values, "__dlpack__") else cupy.asarray)(values)
+    except (RuntimeError, BufferError, TypeError, ValueError) as error:
+        raise DeviceError(f"an array on a GPU could not be shared: {error}") from error
+
+
 def _cupy(why: str) -> Any:
     try:
         import cupy

@@ -178,7 +178,7 @@ def targets(stack: ExitStack) -> dict[str, Target]:
         "connected_components": Target(gw.connected_components, on_one),
         "random_walks": Target(gw.random_walks, {**on_one, "sources": [0, 2], "length": 3}),
         "sample_neighbors": Target(
-            gw.sample_neighbors, {"graph": GRAPH, "seeds": [0, 2], "fanouts": [2, -1]}
+            gw.sample_neighbors, {**on_one, "seeds": [0, 2], "fanouts": [2, -1]}
         ),
         "minimum_spanning_forest": Target(
             gw.minimum_spanning_forest, {"graph": UNDIRECTED, "devices": "cpu:0"}

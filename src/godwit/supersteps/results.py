@@ -18,10 +18,11 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
+from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.delivery import Conversion, Delivery, Share
 from godwit.runtime.cuda.memory import new_host_array
-from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.rows import positions_on
 from godwit.trace import seconds_since
@@ -89,6 +90,26 @@ def _addresses(
         for part, pointer in zip(placement.parts, pointers, strict=True)
     ]
     return values, pointers[gatherer]
+
+
+def deliver_items(
+    part: StepPart, pointer: int, count: int, dtype: Any, location: ResultLocation
+) -> tuple[Any, float]:
+    """Return items of a device in a new array, in their order, and the seconds that it took.
+
+    :param pointer: address of the first, where no work is under way
+    """
+    begin = perf_counter()
+    if location.gpu is None:
+        result, _ = new_host_array(count, dtype, [part.index])
+        download(part.index, pointer, result)
+    else:
+        result = location.empty(count, dtype)
+        if count:
+            to, nbytes = int(result.data.ptr), int(result.nbytes)
+            driver.copy_peer_async(to, location.gpu, pointer, part.index, nbytes, part.stream)
+            part.stream.synchronize()
+    return result, seconds_since(begin, "gather")
 
 
 def fill_vertices(placement: StepPlacement, array: DeviceArray, dtype: Any, out: Array) -> None:

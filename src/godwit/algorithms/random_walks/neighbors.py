@@ -1,15 +1,17 @@
 """Samples of the neighbourhoods of vertices, hop by hop, for training of graph neural networks.
 
 Encoding: sampled vertices are numbered in the order in which they are found, the seeds first. Random words
-are hashes of the seed, the vertex, the hop and a count, so samples do not depend on threads. Without
-replacement, few arcs of a long row are drawn by Floyd's algorithm (Bentley, Floyd: A Sample of Brilliance,
-CACM 1987), more by selection sampling (Knuth: The Art of Computer Programming 2, 3.4.2, algorithm S).
+are hashes of the seed, the vertex, the hop and a count, so samples do not depend on devices and threads
+(cuda_neighbors.py runs neighbors.cuh on GPUs). Without replacement, few arcs of a long row are drawn by
+Floyd's algorithm (Bentley, Floyd: A Sample of Brilliance, CACM 1987), more by selection sampling (Knuth:
+The Art of Computer Programming 2, 3.4.2, algorithm S).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,22 @@ from godwit.graph.foreign import not_a_graph
 from godwit.graph.hashing import below, mix, seed_word
 from godwit.graph.ids import Sources
 from godwit.graph.rows import require_memory, thread_count_for
+from godwit.placement import PlacedGraph
+from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, run_team
+from godwit.runtime.gpu_options import GpuOptions, check_options
+from godwit.runtime.polling import RunPoll
+from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.statistics import RunStatistics
+from godwit.trace import TraceArgument, recorded
+from godwit.worker.options import query_options
+from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.solve import make_poll
 
-_FEW = 64
+FEW = 64
 """Arcs that Floyd's algorithm draws, at most: it compares each with those before."""
 _POLL_ROWS = 1024
 
@@ -44,6 +56,7 @@ class NeighborSample:
     :ivar nodes_per_hop: vertices found: the number of seeds, then a number for each hop
     :ivar edges_per_hop: arcs sampled, a number for each hop; ``row``, ``col`` and ``edges`` are in this
         order
+    :ivar statistics: work and times of the run
     """
 
     nodes: Array
@@ -52,20 +65,45 @@ class NeighborSample:
     edges: Array
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
+    statistics: RunStatistics
 
     def __repr__(self) -> str:
         hops = len(self.edges_per_hop)
         return f"NeighborSample({len(self.nodes)} nodes, {len(self.edges)} edges, {hops} hop(s))"
 
 
+@dataclass(frozen=True)
+class SampleQuery:
+    """A checked query.
+
+    :param graph: the graph
+    :param nodes: positions of the seeds, each once, dtype of the targets
+    :param fanouts: for each hop, arcs of each vertex; -1 for all
+    :param replace: an arc may be drawn again
+    :param seed: a word of 64 bits
+    """
+
+    graph: Graph
+    nodes: Array
+    fanouts: list[int]
+    replace: bool
+    seed: np.uint64
+
+
 @public
 def sample_neighbors(
-    graph: Graph,
+    graph: GraphArgument,
     seeds: Sources,
     fanouts: Sequence[int],
     *,
     replace: bool = False,
     seed: int = 0,
+    devices: DevicesArgument = None,
+    results: str = "host",
+    timeout_s: float | None = None,
+    progress: ProgressArgument = None,
+    trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> NeighborSample:
     """Sample the neighbourhoods of vertices: some out-arcs of each, some of each vertex found by these, and
     so on.
@@ -76,50 +114,104 @@ def sample_neighbors(
     >>> sample.nodes.tolist(), sample.row.tolist(), sample.col.tolist(), sample.nodes_per_hop
     ([0, 1, 2, 3], [0, 0, 1, 2], [1, 2, 3, 3], [1, 2, 1])
 
-    Arcs are drawn uniformly, on all cores. A vertex that is found again is not sampled again. The same seed
-    gives the same sample for any number of threads.
+    Arcs are drawn uniformly. A vertex that is found again is not sampled again. The same seed gives the
+    same sample on any devices, for any number of threads.
 
-    :param graph: a graph
+    :param graph: a graph, or one placed on devices by :func:`place`
     :param seeds: a vertex or several, by id; repetitions count once
     :param fanouts: for each hop, the number of arcs of each vertex; all arcs where a row has no more, or if
         it is -1
     :param replace: True to draw an arc independently of those drawn before: always as many as asked for, if
         there is any arc
     :param seed: any integer
-    :returns: ``.nodes``, ``.row``, ``.col``, ``.edges``, ``.nodes_per_hop``, ``.edges_per_hop``
+    :param devices: None: those of a placed graph, else all cores, since a sample is found sooner than a
+        graph is uploaded; ``"cpu"``, or GPUs, of which the first samples alone
+    :param results: where ``.nodes``, ``.row``, ``.col`` and ``.edges`` live, as for :func:`bfs`
+    :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
+    :param progress: as for :func:`bfs`: the number of arcs sampled so far
+    :param trace: as for :func:`bfs`
+    :param gpu: how kernels are run
+    :returns: ``.nodes``, ``.row``, ``.col``, ``.edges``, ``.nodes_per_hop``, ``.edges_per_hop``,
+        ``.statistics``
     :raises InputError: a wrong argument
-    :raises GraphTooLargeError: the sample does not fit
+    :raises DeviceError: a device is not there
+    :raises GraphTooLargeError: the graph or the sample does not fit
+    :raises RunTimeoutError: out of time
     """
-    if not isinstance(graph, Graph):
-        raise not_a_graph(graph)
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
+    plain = graph.graph if isinstance(graph, PlacedGraph) else graph
+    if not isinstance(plain, Graph):
+        raise not_a_graph(plain)
     replace = as_flag(replace, "replace")
-    positions = graph.ids.in_order(seeds, "seeds", or_none=True)
-    first = np.sort(np.unique(positions, return_index=True)[1])
-    nodes = positions[first].astype(graph.targets.dtype)
-    base = seed_word(seed)
+    ids = plain.targets.dtype
+    positions = plain.ids.in_order(seeds, "seeds", or_none=True).astype(ids, copy=False)
+    nodes, _ = _number(np.empty(0, ids), positions)
+    query = SampleQuery(plain, nodes, _checked(fanouts), replace, seed_word(seed))
+    if devices is None and graph is plain:
+        devices = "cpu"
+    with (
+        recorded(trace, "sample_neighbors"),
+        on_gpus_or_cores(graph, devices, "sample_neighbors") as (_, device, placed),
+    ):
+        used = (device,) if placed is None else placed.context.devices
+        check_options(used, options.gpu, "sample_neighbors")
+        statistics = RunStatistics(tuple(one.name for one in used), "sampling")
+        poll = make_poll(options)
+        if placed is None:
+            with statistics.phase("run"):
+                arrays, nodes_per_hop, edges_per_hop = _sample_on_cores(query, device.threads, poll)
+            arrays = [options.location.place(array) for array in arrays]
+        else:
+            from godwit.algorithms.random_walks.cuda_neighbors import sample_on_gpu
+
+            placed.check_all_duplicated("sample_neighbors runs")
+            statistics.begin_on([used[0].name])
+            arrays, nodes_per_hop, edges_per_hop = sample_on_gpu(
+                placed, query, options.gpu, options.location, poll, statistics
+            )
+        statistics.processed_items[0] = sum(edges_per_hop)
+        add_placement(statistics, placed, graph)
+    nodes, row, col, edges = arrays
+    return NeighborSample(nodes, row, col, edges, nodes_per_hop, edges_per_hop, statistics)
+
+
+def _sample_on_cores(
+    query: SampleQuery, threads: int | None, poll: RunPoll | None
+) -> tuple[list[Any], list[int], list[int]]:
+    """Return nodes, rows, columns and edges of a sample, vertices per hop, and arcs per hop."""
+    graph, nodes = query.graph, query.nodes
     rows, cols, edges = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    nodes_per_hop, edges_per_hop = [len(nodes)], []
-    begin = 0
-    for hop, fanout in enumerate(_checked(fanouts)):
+    nodes_per_hop: list[int] = [len(nodes)]
+    edges_per_hop: list[int] = []
+    begin = done = 0
+    for hop, fanout in enumerate(query.fanouts):
         frontier = nodes[begin:]
         degrees = graph.offsets[1:][frontier] - graph.offsets[frontier]
         counts = degrees
         if fanout >= 0:
-            counts = np.where(degrees > 0, fanout, 0) if replace else np.minimum(degrees, fanout)
+            few = np.where(degrees > 0, fanout, 0)
+            counts = few if query.replace else np.minimum(degrees, fanout)
         ends = np.concatenate([[0], np.cumsum(counts)])
         total = int(ends[-1])
         require_memory(total * 40, f"a sample of {total:,} arcs")
         arcs = np.empty(total, np.int64)
-        given = (graph.offsets, frozen(frontier), frozen(ends), replace and fanout >= 0)
-        run_team(_sample_rows, *given, base, hop, arcs, threads=thread_count_for(total))
+        team = thread_count_for(total)
+        run_team(
+            _sample_rows, graph.offsets, frozen(frontier), frozen(ends), query.replace and fanout >= 0,
+            query.seed, hop, arcs, threads=team if threads is None else min(team, threads),
+            poll=None if poll is None else partial(poll, done),
+        )  # fmt: skip
+        done += total
         row = np.repeat(np.arange(begin, len(nodes)), counts)
         begin = len(nodes)
         nodes, col = _number(nodes, graph.targets[arcs])
         rows, cols, edges = [*rows, row], [*cols, col], [*edges, arcs]
         nodes_per_hop.append(len(nodes) - begin)
         edges_per_hop.append(total)
-    row, col, arcs = (np.concatenate(parts) for parts in (rows, cols, edges))
-    return NeighborSample(nodes, row, col, arcs, nodes_per_hop, edges_per_hop)
+        if poll is not None:
+            poll(done)
+    arrays: list[Any] = [nodes, *(np.concatenate(parts) for parts in (rows, cols, edges))]
+    return arrays, nodes_per_hop, edges_per_hop
 
 
 def _checked(fanouts: Any) -> list[int]:
@@ -204,7 +296,7 @@ def _sample_rows(
         elif count == degree:
             for i in range(count):
                 arcs[at + i] = first + i
-        elif count <= _FEW:
+        elif count <= FEW:
             for i in range(count):  # Floyd: each draw is of one more arc than the one before
                 bound = degree - count + i
                 drawn = below(mix(key + np.uint64(i)), bound + 1)

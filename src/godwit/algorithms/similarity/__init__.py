@@ -18,6 +18,7 @@ from godwit.algorithms.similarity.query import (
     PairsArgument,
     Similarity,
     positions_of_pairs,
+    positions_on_gpu,
 )
 from godwit.algorithms.similarity.result import SimilarityResult
 from godwit.algorithms.triangles.rows import simple_graph
@@ -87,7 +88,8 @@ def jaccard(
     coefficient 0 with all others. Scores do not depend on devices.
 
     :param pairs: pairs of vertices by id: an array of shape (k, 2), which is not to be changed while the
-        result is in use, or pairs; they may repeat. None: all pairs of different vertices with neighbours
+        result is in use, or pairs; they may repeat. An array on a GPU (CuPy, PyTorch) stays there if the
+        graph has no ids of its own. None: all pairs of different vertices with neighbours
         in common: that takes as many steps as there are paths of two edges
     :param above: of all pairs: only those whose score is larger; None: 0
     :param devices: None: the first GPU for many pairs, if there is one, else all cores; ``"cpu"``, or GPUs,
@@ -237,7 +239,10 @@ def _scores(
             devices = "cpu"
         with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
             statistics, simple, terms = _prepared(kind, name, plain, device, placed, options)
-            positions = positions_of_pairs(pairs, plain.ids, simple.targets.dtype)
+            given = (pairs, plain.ids, simple.targets.dtype)
+            positions = None if placed is None else positions_on_gpu(*given)
+            if positions is None:
+                positions = positions_of_pairs(*given)
             poll = make_poll(options, len(positions))
             if len(positions) == 0:
                 scores = np.empty(0)
@@ -252,8 +257,9 @@ def _scores(
 
                 of_simple = placed if simple is placed.graph else placed.reweighted(simple)
                 scores = score_pairs_on_gpus(
-                    of_simple, positions, terms, kind.measure, options.gpu, poll, statistics
-                )
+                    of_simple, positions, terms, kind.measure, options.gpu, options.location, poll,
+                    statistics,
+                )  # fmt: skip
                 add_placement(statistics, placed, graph)
         return SimilarityResult(plain, kind.name, positions, scores, statistics, options.location)
 

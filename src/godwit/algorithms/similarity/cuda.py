@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.similarity.query import Measure
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
@@ -24,7 +25,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
-from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
 
@@ -147,22 +148,23 @@ class _SimilarityArrays:
 
 def score_pairs_on_gpus(
     placed: PlacedGraph,
-    pairs: Array,
+    pairs: Any,
     terms: Array,
     measure: Measure,
     gpu: GpuOptions,
+    location: ResultLocation,
     poll: RunPoll | None,
     statistics: RunStatistics,
-) -> Array:
+) -> Any:
     """Return the score of each pair, float64 (k), and fill in statistics.
 
     :param placed: a simple undirected graph, rows sorted
-    :param pairs: (k, 2) positions
+    :param pairs: (k, 2) positions, NumPy's array or CuPy's, contiguous
     :param terms: (n) terms of vertices, or empty
     :raises GraphTooLargeError: need against free
     """
     placement = place_positions(placed)
-    query = _Query(pairs, terms, measure, gpu, poll, statistics)
+    query = _Query(pairs, terms, measure, gpu, location, poll, statistics)
     with statistics.phase("run"):
         if len(placement.parts) == 1:
             query.run_on(placement)
@@ -204,15 +206,16 @@ def score_neighbours_on_gpus(
 class _Query:
     """One query, on a placement with one device or on copies.
 
-    :ivar scores: float64 (k), filled in by :meth:`run_on`
+    :ivar scores: float64 (k), where they are wanted, filled in by :meth:`run_on`
     """
 
     def __init__(
         self,
-        pairs: Array,
+        pairs: Any,
         terms: Array,
         measure: Measure,
         gpu: GpuOptions,
+        location: ResultLocation,
         poll: RunPoll | None,
         statistics: RunStatistics,
     ) -> None:
@@ -220,10 +223,11 @@ class _Query:
         self._terms = terms
         self._measure = measure
         self._gpu = gpu
+        self._location = location
         self._poll = poll
         self._statistics = statistics
         self.seconds: dict[str, float] = {}
-        self.scores = np.empty(0)
+        self.scores: Any = np.empty(0)
 
     def run_on(self, target: Placed) -> None:
         """Score all pairs, as many at a time as devices have room for."""
@@ -232,7 +236,10 @@ class _Query:
         key = ("similarity", self._gpu, tuple(other.version for other in others))
         devices = target.devices if isinstance(target, StepCopies) else [0]
         shares = len(target.parts)
-        self.scores, _ = new_host_array(len(self._pairs), np.float64, target.indexes)
+        if self._location.gpu is None:
+            self.scores, _ = new_host_array(len(self._pairs), np.float64, target.indexes)
+        else:
+            self.scores = self._location.empty(len(self._pairs), np.float64)
         piece = min(PIECE_PAIRS, -(-len(self._pairs) // shares))
         with target.held():
             for owner in target.placements:
@@ -248,15 +255,23 @@ class _Query:
                 kernel_s = plan.run(poll=self._poll)
                 self.seconds["kernel"] = self.seconds.get("kernel", 0.0) + kernel_s
                 for number, each in enumerate(ranges):
-                    into = self.scores[each]
-                    scores = plan.arrays[number].scores.buffers[0]
-                    download(scores.index, scores.pointer, into)
+                    self._take(target.parts[number], plan.arrays[number].scores, each)
                     device = devices[number]
-                    self._statistics.processed_items[device] += len(into)
+                    self._statistics.processed_items[device] += len(self._pairs[each])
                     steps = plan.controls()["state"][number][STEP]
                     self._statistics.rounds[device] += int(steps)
                 if self._poll is not None:
                     self._poll.before += sum(len(self._pairs[each]) for each in ranges)
+
+    def _take(self, part: StepPart, scores: DeviceArray, of: slice) -> None:
+        """Copy the scores of some pairs from a device to where they are wanted."""
+        into, pointer, gpu = self.scores[of], scores[part].pointer, self._location.gpu
+        if gpu is None:
+            download(part.index, pointer, into)
+        elif len(into):
+            to, stream = int(into.data.ptr), part.stream
+            driver.copy_peer_async(to, gpu, pointer, part.index, into.nbytes, stream)
+            stream.synchronize()
 
     def _make_room(self, owner: StepPlacement, piece: int) -> None:
         """Allocate the arrays of a device, and upload the rows if it does not have them."""
@@ -350,12 +365,21 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
             own["batches_a_step"] = _BATCHES_A_STEP * blocks * max(1, self._threads // 32)
         self.lay_out()
 
-    def ask(self, pairs: Sequence[Array]) -> None:
-        """Upload the pairs of a run, of each device (k, 2)."""
+    def ask(self, pairs: Sequence[Any]) -> None:
+        """Copy the pairs of a run to the devices, of each (k, 2), from the host or from a GPU."""
         for number, (arrays, own) in enumerate(zip(self.arrays, pairs, strict=True)):
             self.arguments["pair_count"][number] = len(own)
-            if len(own):
-                upload(arrays.pairs.buffers[0], own)
+            if not len(own):
+                continue
+            part, (buffer,) = self.placement.parts[number], arrays.pairs.buffers
+            if isinstance(own, np.ndarray):
+                upload(buffer, own)
+                continue
+            there, pointer = int(own.device.id), int(own.data.ptr)
+            driver.copy_peer_async(
+                buffer.pointer, part.index, pointer, there, own.nbytes, part.stream
+            )
+            part.stream.synchronize()
 
 
 class _NeighboursQuery:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import host_array, lies_on_gpu
+from godwit.arrays import computed_in_place, gpu_array, host_array, lies_on_gpu
 from godwit.dtypes import Array, frozen
-from godwit.errors import InputError, shown
+from godwit.errors import DeviceError, InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 
@@ -73,6 +73,31 @@ def positions_of_pairs(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any
         raise _no_pairs(pairs)
     sides = [[row[side] for row in rows if row is not None] for side in (0, 1)]
     return np.stack([ids.positions(side, "pairs", dtype=dtype) for side in sides], axis=1)
+
+
+def positions_on_gpu(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any]) -> Any:
+    """Return the positions of pairs on a GPU as CuPy's array (k, 2), where they lie.
+
+    None: they lie on the host, they are no positions, or :func:`positions_of_pairs` says what is wrong.
+    """
+    if ids.own or not lies_on_gpu(pairs):
+        return None
+    try:
+        array = gpu_array(pairs)
+    except DeviceError:  # without CuPy the library of the array copies it to the host
+        return None
+    if array.ndim != 2 or array.shape[1] != 2 or len(array) == 0 or array.dtype.kind not in "iu":
+        return None
+
+    def checked(given: Any) -> Any:
+        # Converting these to numbers waits for all work on the array that came before.
+        if int(given.min()) < 0 or int(given.max()) >= len(ids):
+            return None
+        positions = given.astype(dtype, order="C", copy=False)
+        int(positions[-1, -1])
+        return positions
+
+    return computed_in_place(array, checked)
 
 
 def _no_pairs(given: Any) -> InputError:

@@ -26,21 +26,20 @@ class SimilarityResult(Result):
     :ivar score_name: what the score is, such as ``"jaccard"``
     :ivar statistics: work and times of the run; its items are pairs
     :ivar location: where the scores live: a NumPy array on the host, or CuPy's on a GPU
-    :ivar positions: (k, 2) positions of the vertices of each pair, on the host
     """
 
     def __init__(
         self,
         graph: Graph,
         score_name: str,
-        positions: Array,
-        scores: Array,
+        positions: Any,
+        scores: Any,
         statistics: RunStatistics,
         location: ResultLocation,
     ) -> None:
         self.graph = graph
         self.score_name = score_name
-        self.positions = positions
+        self._asked = positions
         self.statistics = statistics
         self.location = location
         self._given = scores
@@ -50,6 +49,11 @@ class SimilarityResult(Result):
         """Score of each pair, float64 (k)."""
         placed: Array = self.location.place(self._given)
         return placed
+
+    @cached_property
+    def positions(self) -> Array:
+        """Positions of the vertices of each pair, (k, 2), on the host."""
+        return host_array(self._asked)
 
     @cached_property
     def _scores(self) -> Array:
@@ -109,7 +113,7 @@ class SimilarityResult(Result):
         }
 
     def __repr__(self) -> str:
-        return f"SimilarityResult({len(self.positions)} pair(s), {self.score_name})"
+        return f"SimilarityResult({len(self._asked)} pair(s), {self.score_name})"
 
 
 def similarity_table(result: SimilarityResult, ids: VertexIds) -> Any:

@@ -1,7 +1,7 @@
 """Triangles on GPUs: arguments of triangles.cuh, which it runs, and results.
 
 Each GPU has all rows by degree, uploaded once, and a share of the pieces of rows. Sums by position are
-delivered in the order of vertices from one GPU; those of several are added up on the host.
+delivered in the order of vertices; those of several GPUs are added up on the first one before.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.placement import PlacedGraph
+from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
@@ -49,6 +50,7 @@ ARGUMENTS = np.dtype(
         ("targets", np.uint64),
         ("values", np.uint64),
         ("sums", np.uint64),
+        ("received", np.uint64),
         ("rows", np.int64),
         ("long_rows", np.int64),
         ("piece_arcs", np.int64),
@@ -70,7 +72,7 @@ Placed = StepPlacement | StepCopies
 class TrianglesPhase(IntEnum):
     """Phases of triangles.cuh."""
 
-    CLEAR, LONG_ROWS, SHORT_ROWS = range(3)
+    CLEAR, LONG_ROWS, SHORT_ROWS, ADD = range(4)
 
 
 class TrianglesWord(IntEnum):
@@ -103,6 +105,7 @@ class _TriangleArrays:
         self.targets = DeviceArray(placement)
         self.values = DeviceArray(placement)
         self.sums = DeviceArray(placement)
+        self.received = DeviceArray(placement)
 
 
 def sum_on_gpus(
@@ -170,25 +173,16 @@ class _Query:
                 self._statistics.rounds[device] = int(state[STEP])
                 self._statistics.arcs_relaxed[device] = first.graph.arc_count // len(devices)
             total = int(states[:, TrianglesWord.ALL_FOUND].sum())
-            return self._deliver(target), None if plan.valued else total
+            self.seconds["kernel"] += plan.add_up(self._poll)
+            dtype = np.dtype(np.float64 if plan.valued else np.int64)
+            sums = first.kept(_TriangleArrays).sums
+            found = deliver_vertices(first, sums, dtype, self._location)[0]
+            return found, None if plan.valued else total
 
     def _make_plan(self, target: Placed) -> _TrianglesPlan:
         made = _TrianglesPlan(target, self._gpu)
         self.seconds["compile"] = made.compile_s
         return made
-
-    def _deliver(self, target: Placed) -> Any:
-        """Return the sums of all vertices, in their order."""
-        first = target.placements[0]
-        dtype = np.dtype(np.float64 if first.graph.is_weighted else np.int64)
-        if len(target.placements) == 1:
-            sums = first.kept(_TriangleArrays).sums
-            return deliver_vertices(first, sums, dtype, self._location)[0]
-        total = np.zeros(first.vertex_count, dtype)
-        for placement in target.placements:
-            (buffer,) = placement.kept(_TriangleArrays).sums.buffers
-            total += buffer.download(dtype, first.vertex_count)
-        return self._location.place(total[first.numbering.position])
 
 
 class _TrianglesPlan(StepPlan[StepPlacement | StepCopies]):
@@ -229,6 +223,9 @@ class _TrianglesPlan(StepPlan[StepPlacement | StepCopies]):
         for name, _ in uploads:
             own[name] = getattr(arrays, name)[part].pointer
         own["sums"] = arrays.sums[part].pointer
+        if number == 0 and len(self.placement.parts) > 1:
+            owner.reserve((arrays.received, [8 * owner.capacity]))
+            own["received"] = arrays.received[part].pointer
         n, shares = len(rows.splits), len(self.placement.parts)
         long_rows = int(owner.numbering.classes[0][RowClass.CLASS_WARP])
         pieces = -(-int(rows.offsets[long_rows]) // PIECE_ARCS)
@@ -241,3 +238,18 @@ class _TrianglesPlan(StepPlan[StepPlacement | StepCopies]):
         own["pieces_a_step"] = _PIECES_A_STEP * blocks
         own["batches_a_step"] = _PIECES_A_STEP * blocks * max(1, self._threads // 32)
         own["table_bits"] = TABLE_BITS[self.valued]
+
+    def add_up(self, poll: RunPoll | None) -> float:
+        """Add the sums of all devices to those of the first, in their order; return seconds of kernels."""
+        first, *others = self.placement.placements
+        part, kernel_s = first.parts[0], 0.0
+        if poll is not None:
+            poll.before += first.vertex_count
+        for other in others:
+            sums = other.kept(_TriangleArrays).sums.buffers[0]
+            driver.copy_peer_async(
+                first.kept(_TriangleArrays).received[part].pointer, part.index,
+                sums.pointer, sums.index, 8 * first.vertex_count, part.stream,
+            )  # fmt: skip
+            kernel_s += self.run(phase=TrianglesPhase.ADD, poll=poll)
+        return kernel_s

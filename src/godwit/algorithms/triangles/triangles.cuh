@@ -11,6 +11,8 @@
 // row in it; every other row is taken by one warp, which has its part of the block's table. Pieces, and batches of
 // short rows, go to blocks and warps as these come, and to devices in turn.
 //
+// A run of several devices ends with runs of ADD alone, by which the first device adds up the sums of all.
+//
 // Invariant: between two rows a table is empty. Rows with more lower neighbours than half a table has slots are
 // looked up in several rounds.
 #pragma once
@@ -38,7 +40,7 @@ constexpr u32 FOUND = 1;  // triangles
 // Words of the state.
 constexpr u32 NEXT = 0;  // first piece or batch of the superstep
 
-enum TrianglesPhase : u32 { CLEAR, LONG_ROWS, SHORT_ROWS };
+enum TrianglesPhase : u32 { CLEAR, LONG_ROWS, SHORT_ROWS, ADD };
 enum TrianglesWord : u32 { ALL_FOUND = 1 };
 
 struct Arguments {
@@ -48,6 +50,7 @@ struct Arguments {
     const Id *targets;     // positions
     const double *values;  // of edges; null unless VALUED
     Sum *sums;             // by position
+    const Sum *received;   // sums of another device, which ADD adds to own ones; null: none
     i64 rows;
     i64 long_rows;
     i64 piece_arcs;
@@ -338,12 +341,17 @@ __device__ __forceinline__ void grid_triangles(const Arguments &given) {
             if (phase == CLEAR) {
                 for (i64 row = team.thread(); row < given.rows; row += team.threads())
                     given.sums[row] = 0;
+            } else if (phase == ADD) {
+                if (!given.received) return;
+                for (i64 row = team.thread(); row < given.rows; row += team.threads())
+                    given.sums[row] += given.received[row];
             } else {
                 block_take(given, block, phase);
             }
         },
         [&](u32 phase, const Sums &totals, u64 *state) -> u32 {
             state[ALL_FOUND] += totals.counts[FOUND];
+            if (phase == ADD) return STOP;
             if (phase == CLEAR) return given.pieces > 0 ? LONG_ROWS : SHORT_ROWS;
             const bool is_long = phase == LONG_ROWS;
             state[NEXT] += is_long ? given.pieces_a_step : given.batches_a_step;

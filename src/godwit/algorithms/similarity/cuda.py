@@ -237,7 +237,7 @@ class _Query:
     def _make_room(self, owner: StepPlacement, piece: int) -> None:
         """Allocate the arrays of a device, and upload the rows if it does not have them."""
         arrays = _with_rows(owner)
-        ids = owner.graph.targets.itemsize
+        ids = owner.graph.id_dtype.itemsize
         owner.reserve(
             (arrays.terms, [max(8, self._terms.nbytes)]),
             (arrays.pairs, [max(8, 2 * ids * piece)]),
@@ -280,7 +280,7 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
     def __init__(self, target: Placed, gpu: GpuOptions) -> None:
         first = target.placements[0]
         graph = first.graph
-        text = source(graph.targets.dtype)
+        text = source(graph.id_dtype)
         arguments = np.zeros(len(target.parts), ARGUMENTS)
         super().__init__(target, text, arguments, gpu, threads=THREADS)
         self.shared_bytes = 8 * self._threads
@@ -375,7 +375,7 @@ class _NeighboursQuery:
         """Allocate the arrays of a device; new sums are zeros."""
         arrays = _with_rows(owner)
         (part,) = owner.parts
-        ids = owner.graph.targets.itemsize
+        ids = owner.graph.id_dtype.itemsize
         owner.reserve(
             (arrays.terms, [max(8, self._terms.nbytes)]),
             (arrays.pairs, [2 * ids * room]),
@@ -400,7 +400,7 @@ class _NeighboursQuery:
 
     def _sorted(self, target: Placed, counts: Sequence[int]) -> tuple[Array, Array]:
         """Return the pairs of all devices, ascending, and their scores."""
-        dtype = target.placements[0].graph.targets.dtype
+        dtype = target.placements[0].graph.id_dtype
         pairs, scores = [], []
         for owner, count in zip(target.placements, counts, strict=True):
             arrays = owner.kept(_SimilarityArrays)
@@ -416,7 +416,7 @@ class _NeighboursPlan(StepPlan[StepPlacement | StepCopies]):
 
     def __init__(self, target: Placed, gpu: GpuOptions) -> None:
         first = target.placements[0]
-        ids = first.graph.targets.dtype
+        ids = first.graph.id_dtype
         arguments = np.zeros(len(target.parts), NEIGHBOURS_ARGUMENTS)
         super().__init__(target, neighbours_source(ids), arguments, gpu, threads=THREADS)
         n = first.vertex_count

@@ -332,6 +332,10 @@ class Graph:
 
     def _checked_undirected(self) -> Graph:
         """Return the graph as an undirected one; InputError if an arc has no reverse."""
+        from godwit.graph.facts import is_symmetric
+
+        if is_symmetric(self, weighted=True):
+            return Graph.of_rows(self.stored, directed=False, ids=self._ids)
         return Graph(*self.rows, directed=False)
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from godwit.dtypes import Array, frozen
-from godwit.errors import InputError
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.build import SMALL_ARCS, row_sources
 from godwit.graph.hashing import mix
 from godwit.graph.rows import Rows, bits_of, row_range, thread_count_for
@@ -214,7 +215,8 @@ def in_offsets(graph: Graph) -> Array:
 def _find_in_offsets(graph: Graph) -> Array:
     stored = graph.stored
     if not isinstance(stored, Rows) and stored.is_free():
-        return stored.in_offsets()
+        with suppress(GraphTooLargeError):  # the GPU has no room for the counts
+            return stored.in_offsets()
     return _count_in_offsets(stored.on_host())
 
 

@@ -271,6 +271,28 @@ class TestEmulated:
         made = gw.Graph.from_edges(PretendedArray([0, 1]), PretendedArray([1, 0]))
         assert made.remove_self_loops() is made
 
+    def test_arcs_that_are_edges_stay(self) -> None:
+        class Pairs:
+            """An array of two rows, as PyTorch Geometric's edge_index."""
+
+            shape, ndim = (2, 4), 2
+
+            def __init__(self, *rows: list[int]) -> None:
+                self._rows = [PretendedArray(row) for row in rows]
+                self.__cuda_array_interface__: dict[str, Any] = {}
+
+            def __len__(self) -> int:
+                return 2
+
+            def __getitem__(self, row: int) -> PretendedArray:
+                return self._rows[row]
+
+        made = gw.Graph.from_edge_index(Pairs([0, 1, 1, 2], [1, 0, 2, 1]), directed=False)
+        assert copied(made) == set()
+        assert_same(made, gw.Graph.from_edges([0, 1], [1, 2], directed=False))
+        with pytest.raises(InputError, match="the arcs between 0 and 1 differ"):
+            gw.Graph.from_edge_index(Pairs([0, 1, 1, 2], [1, 2, 2, 1]), directed=False)
+
     def test_threads_get_one_copy(self) -> None:
         edges = random_edges(2000, 100)
         made = gw.Graph.from_edges(*[PretendedArray(one) for one in edges])

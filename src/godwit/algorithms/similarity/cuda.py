@@ -299,7 +299,7 @@ def _hubs(graph: Graph) -> Array:
     """Return the vertices of high degree, dtype of the targets: found once."""
 
     def find() -> Array:
-        return np.flatnonzero(np.diff(graph.offsets) >= HUB_DEGREE).astype(graph.targets.dtype)
+        return np.flatnonzero(np.diff(graph.offsets) >= HUB_DEGREE).astype(graph.id_dtype)
 
     found: Array = graph.cached(("hubs", HUB_DEGREE), find)
     return found

@@ -239,7 +239,7 @@ class _PartBuilder:
 def initial_state(program: VertexProgram, start: Start, graph: Graph) -> tuple[Array, Array]:
     """Return the value with which each vertex begins, shape (n), and True for those of the initial work."""
     count = graph.vertex_count
-    vertices = np.arange(count, dtype=graph.targets.dtype)
+    vertices = np.arange(count, dtype=graph.id_dtype)
     initial = start if isinstance(start, np.ndarray) else program.initial
     made = _initial_values(initial, program.identity, vertices, count, program.dtype)
     values = np.array(np.broadcast_to(made, (count,)), program.dtype)

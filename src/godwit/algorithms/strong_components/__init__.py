@@ -118,7 +118,7 @@ def _label_on_gpu(placed: PlacedGraph, statistics: RunStatistics, options: Solve
     plain = placed.graph
     if options.location.gpu is None:
         require_memory(
-            plain.vertex_count * plain.targets.dtype.itemsize,
+            plain.vertex_count * plain.id_dtype.itemsize,
             f"a search for the strong components of {plain.vertex_count:,} vertices",
         )
     poll = make_poll(options)
@@ -213,7 +213,7 @@ def condensation(
 
 def condense(graph: Graph, components: ComponentsResult) -> Condensation:
     """Return the graph of components."""
-    dtype = graph.targets.dtype
+    dtype = graph.id_dtype
     number = np.empty(graph.vertex_count, dtype)
     number[components.names] = np.arange(components.count, dtype=dtype)
     component = frozen(number[components.label])

@@ -408,3 +408,10 @@ def test_generations_of_a_graph_that_changes() -> None:
                 list(found)
             outcomes.append(caught.type)
         assert outcomes[0] is outcomes[1]
+
+
+def test_acyclicity_reports_progress_and_records_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "run.json"
+    graph = gw.Graph.from_edges(np.arange(99), np.arange(1, 100))
+    assert gw.is_directed_acyclic_graph(graph, devices="cpu", progress=lambda _: None, trace=trace)
+    assert "is_directed_acyclic_graph" in trace.read_text()

@@ -74,7 +74,10 @@ def test_wide_ids() -> None:
 
 @pytest.mark.parametrize("name", ["cnr-2000", "uk-2007-05@100000", "soc-Slashdot0902", "cit-HepPh"])
 def test_real_graphs(name: str, data_folder: Path) -> None:
-    check(gw.read(data_folder / f"{name}.mtx.xz"), ["cuda:0"])
+    path = data_folder / f"{name}.mtx.xz"
+    if not path.exists():
+        pytest.skip(f"{path} is absent")
+    check(gw.read(path), ["cuda:0"])
 
 
 def test_worst_cases_end_on_the_cpu() -> None:

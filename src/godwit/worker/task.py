@@ -109,7 +109,7 @@ class PlacedPart:
     :param graph: its vertices, arcs and halo
     :param values: (owned) initial values, for GPUs without those of the seeds; afterwards the result,
         unless it went to a :class:`Destination`
-    :param halo_values: (halo) likewise for halo vertices
+    :param halo_values: (halo) initial values of halo vertices: the program's identity for each
     :param fields: (owned) initial fields, or empty
     :param seeds: its initial work
     :param limit: (1) shared by all parts: worse messages are dropped

@@ -109,7 +109,13 @@ def topological_generations(
 
 @public
 def is_directed_acyclic_graph(
-    graph: GraphArgument, *, devices: DevicesArgument = None, timeout_s: float | None = None
+    graph: GraphArgument,
+    *,
+    devices: DevicesArgument = None,
+    timeout_s: float | None = None,
+    progress: ProgressArgument = None,
+    trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> bool:
     """Return True if the graph is directed and has no cycle; a self-loop is one.
 
@@ -117,19 +123,20 @@ def is_directed_acyclic_graph(
     >>> gw.is_directed_acyclic_graph(gw.Graph.from_edges([0, 1], [1, 2]))
     True
 
-    Found as by :func:`topological_generations`, with its parameters.
+    Found as by :func:`topological_generations`, with its parameters other than ``results``.
 
     :raises InputError: an argument is wrong
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: it does not fit
     :raises RunTimeoutError: out of time
     """
-    options = query_options(timeout_s=timeout_s)
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress)
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if isinstance(plain, Graph) and not plain.directed:
         return False
     check_directed(plain, "is_directed_acyclic_graph")
-    generation, _ = _number(graph, devices, options)
+    with recorded(trace, "is_directed_acyclic_graph"):
+        generation, _ = _number(graph, devices, options)
     return bool((generation >= 0).all())
 
 

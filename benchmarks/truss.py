@@ -4,8 +4,9 @@
 
 GRAPH is a file or a generated graph such as rmat:18; graphs are made undirected and simple. Times are
 medians in ms. ``triangles`` is the time of counting the triangles of vertices, which is the least that
-truss numbers take. NetworkX's ``k_truss`` of the innermost truss runs once, if asked for. With
-``--devices``, times are of a placed graph: the whole call, and the kernel.
+truss numbers take. NetworkX's ``k_truss`` of the innermost truss runs once, if asked for; igraph's truss
+numbers cannot be called from Python. With ``--devices``, times are of a placed graph: the whole call, and
+the kernel.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class TestSeveral:
 def test_no_order_of_threads_matters(seed: int) -> None:
     with emulated_gpus(1, seed=seed, checks=True):
         check(gw.generators.rmat(7, 6, seed=seed), "cuda:0")
-        check(cliques(3, 20, 6), "cuda:0")
+        check(cliques(3, 40, 6), "cuda:0")  # with hubs
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 from time import perf_counter
@@ -25,8 +26,8 @@ from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
 from godwit.trace import seconds_since
 
 _POINTERS = (
-    "offsets", "splits", "neighbours", "first_edges", "ends", "targets", "numbers", "upper",
-    "lower", "support", "order", "listed_bits", "truss", "listed", "left", "left_count",
+    "offsets", "splits", "neighbours", "first_edges", "arc_edges", "hub_words", "ends", "targets",
+    "numbers", "upper", "lower", "support", "order", "listed_bits", "truss", "listed", "left", "left_count",
 )  # fmt: skip
 
 ARGUMENTS = np.dtype(
@@ -39,6 +40,7 @@ ARGUMENTS = np.dtype(
         ("long_rows", np.int64),
         ("edges", np.uint64),
         ("edges_a_step", np.uint64),
+        ("hubs", np.uint64),
     ]
 )
 """``Arguments`` of truss.cuh."""
@@ -47,6 +49,7 @@ _EDGES_A_STEP = 1 << 21
 """Edges whose triangles a superstep counts: time-outs are looked at in between."""
 _COUNTERS_BYTES = 8
 _NUMBER_BYTES = 4
+_HUB_WORD_BYTES = 8
 _WARP = 32
 _MOST_EDGES = 1 << 31
 
@@ -54,7 +57,7 @@ _MOST_EDGES = 1 << 31
 class Phase(IntEnum):
     """``TrussPhase`` of the kernel."""
 
-    TRUSS_BEGIN, TRUSS_COUNT, TRUSS_SCAN, TRUSS_DESTROY, TRUSS_PACK = range(5)
+    TRUSS_NUMBER, TRUSS_BEGIN, TRUSS_COUNT, TRUSS_SCAN, TRUSS_DESTROY, TRUSS_PACK = range(6)
 
 
 class Count(IntEnum):
@@ -119,7 +122,8 @@ def truss_numbers_on_gpu(
     seconds: dict[str, float] = {}
     with placement.held():
         plan = placement.plan(("truss", gpu), lambda: _TrussPlan(placement, gpu, seconds))
-        seconds["kernel"] = plan.run(phase=Phase.TRUSS_BEGIN, poll=poll)
+        seconds["kernel"] = plan.run(phase=plan.first_phase, poll=poll)
+        plan.first_phase = Phase.TRUSS_BEGIN
         control = plan.controls()[0]
         truss, seconds["gather"] = plan.deliver(location)
     return TrussOutcome(
@@ -127,10 +131,25 @@ def truss_numbers_on_gpu(
     )
 
 
+def _hub_count(rows: int, target_bytes: int) -> int:
+    """Return how many vertices the hubs' table has: all that are worth it, in no more memory than targets.
+
+    :param rows: that are too long to be looked up in a few steps
+    """
+    fits = math.isqrt(8 * target_bytes)  # h hubs have h * h / 64 words
+    return min(rows, fits) // _WARP * _WARP
+
+
+def _hub_words(hubs: int) -> int:
+    groups = hubs // _WARP
+    return _WARP // 2 * groups * (groups + 1)
+
+
 class _TrussPlan(StepPlan[StepPlacement]):
     """Truss numbers of a placement on one device.
 
     :param seconds: gets the time of making rows, and of loading the kernel
+    :ivar first_phase: of the next run; the first one makes what all of them share
     """
 
     def __init__(
@@ -152,18 +171,21 @@ class _TrussPlan(StepPlan[StepPlacement]):
         super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(_TrussArrays)
+        self.first_phase = Phase.TRUSS_NUMBER
         (part,) = placement.parts
         struct = self.arguments[0]
         blocks = self.blocks_with(part.device, 0)
         left_room = -(-edges.count // (_WARP * blocks)) * _WARP
-        self._allocate(uploads, edges.count, left_room * blocks, blocks)
+        classes = placement.numbering.classes[0]
+        hubs = _hub_count(int(classes[RowClass.CLASS_GROUP]), uploads["neighbours"].nbytes)
+        self._allocate(uploads, edges.count, hubs, left_room * blocks, blocks)
         for name, values in uploads.items():
             self.arrays.of[name][part].upload(values)
         for name in (*_POINTERS, "counters"):
             struct[name] = self.arrays.of[name][part].pointer
         struct["left_room"], struct["rows"] = left_room, len(rows.splits)
-        struct["long_rows"] = placement.numbering.classes[0][RowClass.CLASS_WARP]
-        struct["edges"], struct["edges_a_step"] = edges.count, _EDGES_A_STEP
+        struct["long_rows"] = classes[RowClass.CLASS_WARP]
+        struct["edges"], struct["edges_a_step"], struct["hubs"] = edges.count, _EDGES_A_STEP, hubs
         share = Share(part.index, part.stream, 0, edges.count)
         places = self.arrays.of["places"][part].pointer
         self._delivery = Delivery(
@@ -175,7 +197,9 @@ class _TrussPlan(StepPlan[StepPlacement]):
         )
         self.lay_out()
 
-    def _allocate(self, uploads: dict[str, Array], edges: int, left: int, blocks: int) -> None:
+    def _allocate(
+        self, uploads: dict[str, Array], edges: int, hubs: int, left: int, blocks: int
+    ) -> None:
         """Allocate buffers.
 
         :param edges: number of edges
@@ -185,7 +209,8 @@ class _TrussPlan(StepPlan[StepPlacement]):
         sizes = {name: values.nbytes for name, values in uploads.items()}
         sizes["ends"] = sizes["splits"]
         sizes["targets"] = sizes["neighbours"]
-        sizes["numbers"] = 2 * _NUMBER_BYTES * edges
+        sizes["numbers"] = sizes["arc_edges"] = 2 * _NUMBER_BYTES * edges
+        sizes["hub_words"] = _HUB_WORD_BYTES * _hub_words(hubs)
         for name in ("upper", "lower", "support", "order", "listed_bits", "truss", "listed"):
             sizes[name] = _NUMBER_BYTES * edges
         sizes["listed_bits"] = _NUMBER_BYTES * (edges // 32 + 1)

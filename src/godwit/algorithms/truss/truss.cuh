@@ -4,8 +4,14 @@
 // Rows are those of positions (truss/rows.py), sorted. A superstep counts triangles, scans the edges that are
 // left, destroys the triangles of the edges that the superstep before has listed, or drops the arcs of removed
 // edges from rows. Triangles of an edge are found alike in all of them: the neighbours of one end, the *front*,
-// are looked up in the row of the other by binary search. The fronts of some edges are visited together by a warp
-// (warp_rows.cuh). If few edges are listed, each front is divided over several warps.
+// are looked up in the row of the other. The fronts of some edges are visited together by a warp (warp_rows.cuh). If
+// few edges are listed, each front is divided over several warps.
+//
+// The first rows are those of the vertices of highest degree, the *hubs*. A pair of hubs is looked up in a table
+// that has, for each hub and each 32 vertices before it, which of these are neighbours and the number of the first
+// edge to them. Other pairs are looked up in rows by binary search.
+//
+// Numbers of edges by arc, ends of edges and the table are the same for all queries: the first one makes them.
 //
 // Triangles are counted at their largest corner u and its neighbour v: fronts are the lower neighbours of one
 // of them, and rows those of the other, so that each is found once.
@@ -14,13 +20,21 @@
 #include "runtime/cuda/include/warp_rows.cuh"
 #include "supersteps/step.cuh"
 
-constexpr u32 NO_ORDER = 0xffffffffu;    // of an edge that is left
+constexpr u32 NO_ORDER = 0xffffffffu;  // of an edge that is left
+constexpr u32 NO_EDGE = 0xffffffffu;
 constexpr u32 NO_SUPPORT = 0xffffffffu;  // above all
 constexpr u32 MOST_SLICES = 64;          // of a front
 constexpr u32 MOST_FRONTS = 4;           // that a warp visits together: more are uneven
 constexpr u32 BATCH_EDGES = WARP;        // whose triangles a warp counts at once
 
-enum TrussPhase : u32 { TRUSS_BEGIN, TRUSS_COUNT, TRUSS_SCAN, TRUSS_DESTROY, TRUSS_PACK };
+enum TrussPhase : u32 {
+    TRUSS_NUMBER,  // what all queries share
+    TRUSS_BEGIN,
+    TRUSS_COUNT,
+    TRUSS_SCAN,
+    TRUSS_DESTROY,
+    TRUSS_PACK
+};
 
 // Words of control->state.
 enum TrussState : u32 {
@@ -39,12 +53,20 @@ struct TrussCounters {
     u32 least;   // support that the scan left
 };
 
+// Of a hub and 32 vertices: which are its lower neighbours, and the number of the first edge to these.
+struct alignas(8) HubWord {
+    u32 bits;
+    u32 number;
+};
+
 struct Arguments {
     Stage stage;
     const i64 *offsets;      // (rows + 1)
     const i64 *splits;       // (rows) end of the lower neighbours
     const Id *neighbours;    // (arcs) positions
     const i64 *first_edges;  // (rows + 1) number of the first arc to a lower neighbour
+    u32 *arc_edges;          // (arcs) edges of `neighbours`
+    HubWord *hub_words;      // by hub: a word for each 32 vertices up to it
     i64 *ends;               // (rows) of what rows have left
     Id *targets;             // (arcs) what rows have left
     u32 *numbers;            // (arcs) their edges
@@ -63,6 +85,7 @@ struct Arguments {
     i64 long_rows;  // these are packed by a block each
     u64 edges;
     u64 edges_a_step;  // whose triangles a superstep counts
+    u64 hubs;          // a multiple of 32
 };
 
 // A part of the row of an edge's one end, and the row of the other. Of a counted triangle, both are lower
@@ -71,9 +94,22 @@ struct Front {
     i64 begin = 0;
     u32 length = 0;
     u32 edge = 0;
+    u32 vertex = 0;  // whose row it is
     i64 row = 0;
     i64 row_end = 0;
 };
+
+// Return the first place of sorted targets that is not below a target.
+__device__ __forceinline__ i64 thread_place(const Id *targets, i64 begin, i64 end, i64 target) {
+    while (begin < end) {
+        const i64 middle = (begin + end) / 2;
+        if (static_cast<i64>(targets[middle]) < target)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
 
 struct RowEntry {
     u32 target;
@@ -98,9 +134,9 @@ struct Truss {
         given.truss[edge] = static_cast<i32>(level + 2);
     }
 
-    // Lower the support of an edge, and remove the edge if this is the first time that it is at the level.
+    // Lower the support of an edge, and remove the edge if this lowers it to the level. Removed edges are lowered,
+    // too, from the level or below: to look first would take longer.
     __device__ __forceinline__ void thread_lower(u32 edge) const {
-        if (load_relaxed(given.support + edge) <= level) return;
         if (atomicSub(given.support + edge, 1u) == level + 1)
             thread_remove(edge, atomicAdd(&given.counters->listed, 1u));
     }
@@ -127,6 +163,25 @@ struct Truss {
         return low < end && static_cast<u32>(given.targets[low]) == target ? low : end;
     }
 
+    // Return the place of a hub's word for a lower vertex: rows of words are as long as 32 hubs need.
+    __device__ __forceinline__ u64 hub_place(u32 hub, u32 lower) const {
+        const u64 group = hub / 32;
+        return (16 * group + hub % 32) * (group + 1) + lower / 32;
+    }
+
+    // Return the edge between a vertex and the one that has the front's row, or NO_EDGE.
+    __device__ __forceinline__ u32 thread_edge(const Front &front, u32 target) const {
+        const u32 upper = max(front.vertex, target), lower = min(front.vertex, target);
+        if (upper < given.hubs) {
+            const HubWord word = given.hub_words[hub_place(upper, lower)];
+            const u32 bit = 1u << (lower & 31);
+            return word.bits & bit ? word.number + static_cast<u32>(__popc(word.bits & (bit - 1)))
+                                   : NO_EDGE;
+        }
+        const i64 at = thread_find(front.row, front.row_end, target);
+        return at == front.row_end ? NO_EDGE : given.numbers[at];
+    }
+
     // Whether an edge was listed; one that is listed in this superstep may not be seen to be.
     __device__ __forceinline__ bool is_listed(u32 edge) const {
         return load_relaxed(given.listed_bits + edge / 32) >> (edge & 31) & 1;
@@ -141,6 +196,7 @@ struct Truss {
             [&](u32 whose) {
                 Front other;
                 other.edge = __shfl_sync(FULL_WARP, front.edge, whose);
+                other.vertex = __shfl_sync(FULL_WARP, front.vertex, whose);
                 other.row = __shfl_sync(FULL_WARP, front.row, whose);
                 other.row_end = __shfl_sync(FULL_WARP, front.row_end, whose);
                 return other;
@@ -158,10 +214,8 @@ struct Truss {
         const u32 own = given.order[front.edge];
         if (load_relaxed(given.order + entry.number) <= own)
             return 0;  // removed, or the edge itself
-        const i64 at = thread_find(front.row, front.row_end, entry.target);
-        if (at == front.row_end) return 0;
-        const u32 other = given.numbers[at];
-        if (thread_precedes(other, own)) return 0;
+        const u32 other = thread_edge(front, entry.target);
+        if (other == NO_EDGE || thread_precedes(other, own)) return 0;
         thread_lower(entry.number);
         thread_lower(other);
         return 0;
@@ -169,10 +223,10 @@ struct Truss {
 
     // Count the triangle of an edge and one common lower neighbour of its ends.
     __device__ __forceinline__ u32 thread_count(RowEntry entry, const Front &front) const {
-        const i64 at = thread_find(front.row, front.row_end, entry.target);
-        if (at == front.row_end) return 0;
+        const u32 other = thread_edge(front, entry.target);
+        if (other == NO_EDGE) return 0;
         atomicAdd(given.support + entry.number, 1u);
-        atomicAdd(given.support + given.numbers[at], 1u);
+        atomicAdd(given.support + other, 1u);
         return 1;
     }
 
@@ -184,8 +238,9 @@ struct Truss {
         const i64 end[2] = {given.splits[v],
                             begin[1] + static_cast<i64>(edge - given.first_edges[u])};
         const u32 few = end[0] - begin[0] <= end[1] - begin[1] ? 0 : 1, many = 1 - few;
-        return Front{begin[few], static_cast<u32>(end[few] - begin[few]), edge, begin[many],
-                     end[many]};
+        return Front{begin[few],  static_cast<u32>(end[few] - begin[few]),
+                     edge,        many ? u : v,
+                     begin[many], end[many]};
     }
 
     // Return a slice of the front of a removed edge.
@@ -196,45 +251,60 @@ struct Truss {
         const u32 few = end[0] - begin[0] <= end[1] - begin[1] ? 0 : 1, many = 1 - few;
         const i64 length = end[few] - begin[few];
         const i64 from = length * slice / slices, to = length * (slice + 1) / slices;
-        return Front{begin[few] + from, static_cast<u32>(to - from), edge, begin[many], end[many]};
+        return Front{
+            begin[few] + from, static_cast<u32>(to - from), edge, many ? u : v, begin[many],
+            end[many]};
     }
 };
 
-// Edges in groups of a warp, dealt to blocks in turn.
-__device__ __forceinline__ void team_begin(const Truss &truss, const Team &team) {
+// Number the edges of arcs, and fill the hubs' table. A warp takes a row.
+__device__ __forceinline__ void team_number(const Truss &truss, const Team &team) {
     const Arguments &given = truss.given;
-    // A warp takes a row.
     for (i64 row = static_cast<i64>(team.warp()); row < given.rows;
          row += static_cast<i64>(team.warps())) {
         const i64 begin = given.offsets[row], split = given.splits[row],
                   end = given.offsets[row + 1];
         const i64 first = given.first_edges[row];
-        if (lane_id() == 0) given.ends[row] = end;
         for (i64 arc = begin + lane_id(); arc < end; arc += WARP) {
-            const Id target = given.neighbours[arc];
-            given.targets[arc] = target;
-            u32 number;
+            const i64 target = static_cast<i64>(given.neighbours[arc]);
+            i64 number;
             if (arc < split) {
-                number = static_cast<u32>(first + arc - begin);
+                number = first + arc - begin;
                 given.upper[number] = static_cast<u32>(row);
                 given.lower[number] = static_cast<u32>(target);
-                given.support[number] = 0;
-                given.order[number] = NO_ORDER;
-                if (number % 32 == 0) given.listed_bits[number / 32] = 0;
-            } else {  // the number is that of the arc back
-                i64 low = given.offsets[target], high = given.splits[target];
-                const i64 back = low;
-                while (low < high) {
-                    const i64 middle = (low + high) / 2;
-                    if (static_cast<i64>(given.neighbours[middle]) < row)
-                        low = middle + 1;
-                    else
-                        high = middle;
-                }
-                number = static_cast<u32>(given.first_edges[target] + low - back);
+            } else {  // that of the arc back
+                const i64 back = given.offsets[target];
+                number = given.first_edges[target] - back +
+                         thread_place(given.neighbours, back, given.splits[target], row);
             }
-            given.numbers[arc] = number;
+            given.arc_edges[arc] = static_cast<u32>(number);
         }
+        if (row >= static_cast<i64>(given.hubs)) continue;
+        for (i64 group = lane_id(); group <= row / 32; group += WARP) {
+            i64 at = thread_place(given.neighbours, begin, split, 32 * group);
+            HubWord word{0, static_cast<u32>(first + at - begin)};
+            for (; at < split && static_cast<i64>(given.neighbours[at]) / 32 == group; at++)
+                word.bits |= 1u << (given.neighbours[at] & 31);
+            given.hub_words[truss.hub_place(static_cast<u32>(row), static_cast<u32>(32 * group))] =
+                word;
+        }
+    }
+}
+
+// Begin with whole rows and with all edges, in groups of a warp that are dealt to blocks in turn.
+__device__ __forceinline__ void team_begin(const Truss &truss, const Team &team) {
+    const Arguments &given = truss.given;
+    const u64 arcs = 2 * given.edges;
+    for (u64 arc = team.thread(); arc < arcs; arc += team.threads()) {
+        given.targets[arc] = given.neighbours[arc];
+        given.numbers[arc] = given.arc_edges[arc];
+    }
+    for (u64 row = team.thread(); row < static_cast<u64>(given.rows); row += team.threads())
+        given.ends[row] = given.offsets[row + 1];
+    for (u64 edge = team.thread(); edge < given.edges; edge += team.threads()) {
+        given.support[edge] = 0;
+        given.order[edge] = NO_ORDER;
+        if (edge % 32 == 0) given.listed_bits[edge / 32] = 0;
     }
     u32 *left = given.left + team.block * given.left_room;
     u32 count = 0;
@@ -377,6 +447,7 @@ __device__ __forceinline__ void team_pack(const Truss &truss, const Team &team) 
 
 __device__ __forceinline__ u32 thread_decide_truss(const Arguments &given, u32 phase, u64 *state) {
     TrussCounters *counters = given.counters;
+    if (phase == TRUSS_NUMBER) return TRUSS_BEGIN;
     if (phase == TRUSS_BEGIN) {
         state[IN_ROWS] = given.edges;
         return TRUSS_COUNT;
@@ -390,8 +461,9 @@ __device__ __forceinline__ u32 thread_decide_truss(const Arguments &given, u32 p
     state[LIST_END] = load_relaxed(&counters->listed);
     const u64 left = given.edges - state[LIST_END];
     if (left == 0) return STOP;
-    if (state[LIST_BEGIN] != state[LIST_END]) return TRUSS_DESTROY;
-    // A scan that removed nothing has read all supports as they are.
+    // Edges that are removed at level 0 have no triangles.
+    if (state[LIST_BEGIN] != state[LIST_END] && state[LEVEL] > 0) return TRUSS_DESTROY;
+    // A scan has read all supports as they are.
     state[LEVEL] = phase == TRUSS_SCAN ? load_relaxed(&counters->least) : state[LEVEL] + 1;
     counters->least = NO_SUPPORT;
     if (4 * left >= 3 * state[IN_ROWS]) return TRUSS_SCAN;
@@ -405,6 +477,9 @@ __device__ __forceinline__ void grid_truss(const Arguments &given) {
         Truss truss{given, static_cast<u32>(block.state[LEVEL])};
         u32 *sums = all_sums + WARP * warp_id();
         switch (phase) {
+            case TRUSS_NUMBER:
+                team_number(truss, team);
+                break;
             case TRUSS_BEGIN:
                 team_begin(truss, team);
                 break;
@@ -421,7 +496,8 @@ __device__ __forceinline__ void grid_truss(const Arguments &given) {
                 team_pack(truss, team);
                 break;
         }
-        const bool reports = phase == TRUSS_DESTROY && team.thread() == 0;
+        // What level 0 removed is reported by the next scan.
+        const bool reports = (phase == TRUSS_DESTROY || phase == TRUSS_SCAN) && team.thread() == 0;
         warp_count(block, REMOVED, reports ? block.state[LIST_END] - block.state[LIST_BEGIN] : 0);
         warp_count(block, VISITED, truss.visited);
     };

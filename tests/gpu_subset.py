@@ -270,6 +270,12 @@ def run_strong(devices: list[str]) -> None:
             wanted = gw.strongly_connected_components(graph, devices="cpu").label
             found = gw.strongly_connected_components(graph, devices=devices, gpu=gpu).label
             check(f"strong components {name}, {gpu=}", found, wanted)
+            low, high = np.sort(graph.to_edges()[:2], axis=0)
+            edges = low[low != high], high[low != high]
+            acyclic = gw.Graph.from_edges(*edges, vertex_count=graph.vertex_count)
+            wanted = gw.topological_generations(acyclic, devices="cpu").generation
+            found = gw.topological_generations(acyclic, devices=devices, gpu=gpu).generation
+            check(f"generations {name}, {gpu=}", found, wanted)
 
 
 def run_step_programs(devices: list[str]) -> None:

@@ -35,6 +35,7 @@ from godwit.algorithms.spanning_forest import cuda as forest_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
 from godwit.algorithms.strong_components import cuda as strong_steps
+from godwit.algorithms.topological import cuda as topological_steps
 from godwit.algorithms.triangles import cuda as triangles_steps
 from godwit.algorithms.truss import cuda as truss_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
@@ -345,6 +346,7 @@ def test_brandes_compiles(ids: Any, architecture: str) -> None:
 )
 def test_strong_components_compile(ids: Any, architecture: str) -> None:
     assert b".text.work\0" in cubin(strong_steps.source(ids), (), architecture)
+    assert b".text.work\0" in cubin(topological_steps.source(ids), (), architecture)
 
 
 @pytest.mark.parametrize(

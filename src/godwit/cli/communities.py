@@ -135,7 +135,7 @@ def leiden(
     reading: ReadingOptions,
     resolution: float = 1.0,
     objective: str = "modularity",
-    iterations: int = 1,
+    iterations: int = 2,
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:

@@ -177,7 +177,7 @@ def labels(
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
-    """Communities by label propagation, on the CPU: vertices take the label that most neighbours have.
+    """Communities by label propagation: vertices take the label that most neighbours have.
 
     A seed gives the same communities on every machine.
 

@@ -23,7 +23,7 @@ from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
 
 _LEAST_CLASSES = 8
 """Classes of a round where rows are short: more lead to better communities, but rows are read in pieces."""
-_CLASSES = 64
+LABEL_CLASSES = 64
 """Classes of a round where rows are long, and of label propagation."""
 _SMALL_VERTICES = 1 << 16
 """Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
@@ -106,12 +106,12 @@ class Cores:
         self.rounds = 0
 
     def _threads_for(self, level: Level) -> int:
-        is_small = level.vertex_count < _CLASSES * cpu.ALONE_VERTICES
+        is_small = level.vertex_count < LABEL_CLASSES * cpu.ALONE_VERTICES
         return 1 if is_small or len(level.rows.targets) < SMALL_ARCS else self._threads
 
     def _next_seed(self) -> np.uint64:
         """Return another seed at each call."""
-        self._word = (self._word + _NEXT_SEED) % 2**64
+        self._word = first_word(self._word)
         return np.uint64(self._word)
 
     def _run(
@@ -164,7 +164,7 @@ class Cores:
         n, rows = level.vertex_count, level.rows
         total = level.totals(label, n)
         tallies = np.zeros(4, np.int64)
-        most = _CLASSES if random_ties else cpu.MOST_CLASSES
+        most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
         scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8), most)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, label, total, *scratch, rounds,
@@ -235,6 +235,11 @@ class Cores:
         return parent
 
 
+def first_word(seed: int) -> int:
+    """Return the seed of the first rounds of a run: 64 bits."""
+    return (seed + _NEXT_SEED) % 2**64
+
+
 def class_count(vertices: int, arcs: int, most: int) -> int:
     """Return the number of classes of a round.
 
@@ -243,7 +248,7 @@ def class_count(vertices: int, arcs: int, most: int) -> int:
     if vertices <= _SMALL_VERTICES:
         return most
     classes = _LEAST_CLASSES
-    while classes < _CLASSES and classes * vertices < 2 * arcs:
+    while classes < LABEL_CLASSES and classes * vertices < 2 * arcs:
         classes *= 2
     return classes
 

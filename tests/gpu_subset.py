@@ -20,6 +20,7 @@ from typing import Any, get_args
 import numpy as np
 
 import godwit as gw
+from godwit.algorithms.similarity import cuda as similarity_steps
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions, Schedule
 
@@ -229,6 +230,8 @@ def run_triangles(devices: list[str]) -> None:
             found = gw.clustering(graph, devices=devices, gpu=gpu).clustering
             check(f"clustering {name}, {gpu=}", found, shares, 1e-9)
     pairs = np.random.default_rng(1).integers(0, wide.vertex_count, (500, 2))
+    similarity_steps.HUB_DEGREE, similarity_steps._MOST_BITMAP_BYTES = 20, 32
+    similarity_steps.LEAST_PAIRS = 2
     for function in (gw.jaccard, gw.adamic_adar):
         wanted = function(wide, pairs, devices="cpu").score
         check(f"{function.__name__}", function(wide, pairs, devices=devices).score, wanted, 1e-9)

@@ -137,8 +137,12 @@ def test_emulated_gpus(gpus: Machine, devices: Any, monkeypatch: pytest.MonkeyPa
     gpus.seed = 5
     generator = np.random.default_rng(1)
     for graph in (gw.generators.rmat(8, 8, seed=1), gw.generators.star(300)):
-        for piece in (1 << 20, 90):
+        # Without hubs; with hubs, in one range of vertices and in several.
+        for piece, degree, nbytes in ((1 << 20, 512, 1 << 18), (90, 9, 1 << 18), (1 << 20, 3, 8)):
             monkeypatch.setattr(cuda, "PIECE_PAIRS", piece)
+            monkeypatch.setattr(cuda, "HUB_DEGREE", degree)
+            monkeypatch.setattr(cuda, "LEAST_PAIRS", 1 if piece == 90 else 3)
+            monkeypatch.setattr(cuda, "_MOST_BITMAP_BYTES", nbytes)
             check(graph, generator.integers(0, graph.vertex_count, (200, 2)), devices)
     for graph in (gw.generators.rmat(6, 8, seed=1), gw.generators.star(30), gw.generators.path(4)):
         check_all_pairs(graph, devices)
@@ -155,8 +159,11 @@ def test_emulated_gpus(gpus: Machine, devices: Any, monkeypatch: pytest.MonkeyPa
 
 @needs_compiler
 @pytest.mark.thorough
-def test_no_races() -> None:
+def test_no_races(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = np.random.default_rng(1).integers(0, 128, (200, 2))
+    monkeypatch.setattr(cuda, "HUB_DEGREE", 9)
+    monkeypatch.setattr(cuda, "LEAST_PAIRS", 2)
+    monkeypatch.setattr(cuda, "_MOST_BITMAP_BYTES", 8)
     with emulated_gpus(1, checks=True, seed=4):
         check(gw.generators.rmat(7, 12, seed=1), pairs, "cuda:0")
         check_all_pairs(gw.generators.rmat(6, 8, seed=1), "cuda:0")
@@ -172,6 +179,11 @@ def test_gpus(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         gw.generators.rmat(16, 16, seed=1), gw.generators.star(5000), gw.generators.complete(500)
     ):  # fmt: skip
         check(graph, generator.integers(0, graph.vertex_count, (300_000, 2)), devices)
+        with monkeypatch.context() as patch:
+            patch.setattr(cuda, "HUB_DEGREE", 20)
+            patch.setattr(cuda, "LEAST_PAIRS", 2)
+            patch.setattr(cuda, "_MOST_BITMAP_BYTES", 4096)
+            check(graph, generator.integers(0, graph.vertex_count, (300_000, 2)), devices)
     monkeypatch.setattr(cuda, "_LEAST_SHARE_ARCS", 1)
     for graph in (
         gw.generators.rmat(12, 8, seed=1), gw.generators.star(3000), gw.generators.road(200, 200, seed=1)

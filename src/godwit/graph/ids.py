@@ -234,10 +234,11 @@ class VertexIds:
             raise InputError(self._no_vertex(id, what))
         return position
 
-    def positions(self, ids: Any, what: str = "vertex") -> Array:
-        """Return the positions of several ids, in their order: int64 (k).
+    def positions(self, ids: Any, what: str = "vertex", *, dtype: Any = np.int64) -> Array:
+        """Return the positions of several ids, in their order, (k): the array itself if it has them.
 
         :param ids: an array, a list, a set or a pandas Series of ids
+        :param dtype: of the positions, which has room for all
         :raises InputError: it is none of these, or no vertex has an id
         """
         try:
@@ -248,9 +249,9 @@ class VertexIds:
             if several.ndim != 1:
                 raise InputError(f"{what} must have one dimension, got shape {several.shape}")
             if several.size == 0:
-                return np.empty(0, np.int64)
+                return np.empty(0, dtype)
             if self._kind in ("consecutive", "integer") and several.dtype.kind in "iu":
-                return self._positions_of_integers(several, what)
+                return self._positions_of_integers(several, what).astype(dtype, copy=False)
             several = several.tolist()
         if self._kind == "text" and len(several) > 1:
             import pyarrow as pa
@@ -261,8 +262,8 @@ class VertexIds:
             if indices.null_count:
                 absent = int(pc.index(indices.is_null(), True).as_py())
                 raise InputError(self._no_vertex(several[absent], what))
-            return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
-        return np.array([self.position(id, what) for id in several], np.int64)
+            return np.asarray(indices.to_numpy(zero_copy_only=False), dtype)
+        return np.array([self.position(id, what) for id in several], dtype)
 
     def one_or_several(self, given: Any, what: str, *, or_none: bool = False) -> Array:
         """Return the positions of one id or several, ascending and without repetition: int64 (k).
@@ -446,8 +447,11 @@ class VertexIds:
         return index
 
     def _positions_of_integers(self, ids: Array, what: str) -> Array:
-        """:meth:`positions` of an array of integers, where ids are integers, too."""
+        """:meth:`positions` of an array of integers, where ids are integers, too; of an integer dtype."""
         positions: Array
+        end = self._first + self._count if self._held is None else 0
+        if self._held is None and int(ids.min()) >= self._first and int(ids.max()) < end:
+            return ids if self._first == 0 else ids.astype(np.int64) - self._first
         if self._count == 0:
             wrong, positions = np.ones(len(ids), np.bool_), np.zeros(len(ids), np.int64)
         elif ids.dtype == np.uint64 and ids.size and int(ids.max()) >= 2**63:

@@ -14,9 +14,12 @@ import numpy as np
 
 from godwit.algorithms.similarity.query import Measure
 from godwit.dtypes import Array
+from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.copies import download, upload
+from godwit.runtime.cuda.memory import new_host_array
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.statistics import RunStatistics
@@ -25,13 +28,23 @@ from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
 
-THREADS = 256
+HUB_DEGREE = 512
+LEAST_PAIRS = 32
+"""Degree and number of pairs from which those of a vertex are grouped by it."""
+THREADS = 1024
+NEIGHBOURS_THREADS = 256
 PIECE_PAIRS = 1 << 24
 """Pairs that a device has at once."""
 
 _BATCH_PAIRS = 32  # as in similarity.cuh
 _BATCHES_A_STEP = 256
-"""Batches of each warp in a superstep: time-outs are looked at in between."""
+_UNITS_A_STEP = 64
+"""Batches of each warp, and units of each block, in a superstep: time-outs are looked at in between."""
+_MOST_BITMAP_BYTES = 1 << 18
+"""Shared memory of a block for the bits of vertices, where it has so much."""
+_STATIC_BYTES = 4096
+"""Shared memory that is left to the engine."""
+_NO_HUB = (1 << 32) - 1
 _LEAST_SHARE_ARCS = 1 << 22
 """Arcs, where all pairs are found, that pay for copying the whole graph to another GPU."""
 _MEMORY_SHARE = 2
@@ -46,17 +59,17 @@ _LEAST_SHARE_PAIRS = 1 << 20
 ARGUMENTS = np.dtype(
     [
         ("stage", STAGE),
-        ("offsets", np.uint64),
-        ("targets", np.uint64),
-        ("terms", np.uint64),
-        ("pairs", np.uint64),
-        ("scores", np.uint64),
-        ("pair_count", np.uint64),
-        ("batches_a_step", np.uint64),
+        *((name, np.uint64) for name in (
+            "offsets", "targets", "terms", "hub_of", "hubs", "pairs", "scores", "group_sizes",
+            "group_begins", "group_units", "order", "pair_count", "units_a_step", "batches_a_step",
+        )),
+        ("vertices", np.int64),
+        ("hub_count", np.uint32),
+        ("bitmap_words", np.uint32),
         ("measure", np.uint32),
-        ("padding", np.uint32),
+        ("least_pairs", np.uint32),
     ]
-)
+)  # fmt: skip
 """``Arguments`` of similarity.cuh."""
 
 NEIGHBOURS_ARGUMENTS = np.dtype(
@@ -79,9 +92,15 @@ NEIGHBOURS_ARGUMENTS = np.dtype(
 Placed = StepPlacement | StepCopies
 
 
+class Phase(IntEnum):
+    """``SimilarityPhase`` of the kernel."""
+
+    CLEAR, COUNT, PLACE, GROUP, TAKE_UNITS, TAKE_OTHERS = range(6)
+
+
 def source(id_dtype: np.dtype[Any]) -> str:
     """Return the source of the kernel."""
-    enums: Sequence[type[IntEnum]] = (Measure,)
+    enums: Sequence[type[IntEnum]] = (Measure, Phase)
     return step_source(
         "algorithms/similarity/similarity.cuh",
         ARGUMENTS,
@@ -104,7 +123,7 @@ def neighbours_source(id_dtype: np.dtype[Any]) -> str:
 
 
 class _SimilarityArrays:
-    """Rows of the simple graph on a device, terms, pairs and scores, kept between queries.
+    """Rows of the simple graph on a device, terms, pairs, groups of them and scores, kept between queries.
 
     ``sums`` are zeros between queries; ``found`` counts the pairs of a device.
     """
@@ -115,6 +134,12 @@ class _SimilarityArrays:
         self.terms = DeviceArray(placement)
         self.pairs = DeviceArray(placement)
         self.scores = DeviceArray(placement)
+        self.hub_of = DeviceArray(placement)
+        self.hubs = DeviceArray(placement)
+        self.group_sizes = DeviceArray(placement)
+        self.group_begins = DeviceArray(placement)
+        self.group_units = DeviceArray(placement)
+        self.order = DeviceArray(placement)
         self.sums = DeviceArray(placement)
         self.reached = DeviceArray(placement)
         self.found = DeviceArray(placement)
@@ -198,7 +223,7 @@ class _Query:
         self._poll = poll
         self._statistics = statistics
         self.seconds: dict[str, float] = {}
-        self.scores = np.empty(len(pairs))
+        self.scores = np.empty(0)
 
     def run_on(self, target: Placed) -> None:
         """Score all pairs, as many at a time as devices have room for."""
@@ -207,6 +232,7 @@ class _Query:
         key = ("similarity", self._gpu, tuple(other.version for other in others))
         devices = target.devices if isinstance(target, StepCopies) else [0]
         shares = len(target.parts)
+        self.scores, _ = new_host_array(len(self._pairs), np.float64, target.indexes)
         piece = min(PIECE_PAIRS, -(-len(self._pairs) // shares))
         with target.held():
             for owner in target.placements:
@@ -223,10 +249,8 @@ class _Query:
                 self.seconds["kernel"] = self.seconds.get("kernel", 0.0) + kernel_s
                 for number, each in enumerate(ranges):
                     into = self.scores[each]
-                    if len(into):
-                        into[:] = (
-                            plan.arrays[number].scores.buffers[0].download(np.float64, len(into))
-                        )
+                    scores = plan.arrays[number].scores.buffers[0]
+                    download(scores.index, scores.pointer, into)
                     device = devices[number]
                     self._statistics.processed_items[device] += len(into)
                     steps = plan.controls()["state"][number][STEP]
@@ -237,12 +261,25 @@ class _Query:
     def _make_room(self, owner: StepPlacement, piece: int) -> None:
         """Allocate the arrays of a device, and upload the rows if it does not have them."""
         arrays = _with_rows(owner)
+        hubs = _hubs(owner.graph)
         ids = owner.graph.targets.itemsize
+        is_new = not arrays.hub_of
         owner.reserve(
             (arrays.terms, [max(8, self._terms.nbytes)]),
             (arrays.pairs, [max(8, 2 * ids * piece)]),
             (arrays.scores, [max(8, 8 * piece)]),
+            (arrays.hub_of, [4 * owner.vertex_count]),
+            (arrays.hubs, [max(8, hubs.nbytes)]),
+            (arrays.group_sizes, [4 * (len(hubs) + 1)]),
+            (arrays.group_begins, [4 * (len(hubs) + 2)]),
+            (arrays.group_units, [4 * (len(hubs) + 1)]),
+            (arrays.order, [max(8, 4 * piece)]),
         )
+        if is_new:
+            hub_of = np.full(owner.vertex_count, _NO_HUB, np.uint32)
+            hub_of[hubs] = np.arange(len(hubs), dtype=np.uint32)
+            upload(arrays.hub_of.buffers[0], hub_of)
+            upload(arrays.hubs.buffers[0], hubs)
 
     def _make_plan(self, target: Placed) -> _SimilarityPlan:
         made = _SimilarityPlan(target, self._gpu)
@@ -255,7 +292,17 @@ class _Query:
             (buffer,) = arrays.terms.buffers
             plan.arguments["terms"][number] = buffer.pointer if len(self._terms) else 0
             if len(self._terms):
-                buffer.upload(self._terms)
+                upload(buffer, self._terms)
+
+
+def _hubs(graph: Graph) -> Array:
+    """Return the vertices of high degree, dtype of the targets: found once."""
+
+    def find() -> Array:
+        return np.flatnonzero(np.diff(graph.offsets) >= HUB_DEGREE).astype(graph.targets.dtype)
+
+    found: Array = graph.cached(("hubs", HUB_DEGREE), find)
+    return found
 
 
 def _with_rows(owner: StepPlacement) -> _SimilarityArrays:
@@ -283,13 +330,23 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
         text = source(graph.targets.dtype)
         arguments = np.zeros(len(target.parts), ARGUMENTS)
         super().__init__(target, text, arguments, gpu, threads=THREADS)
-        self.shared_bytes = 8 * self._threads
+        sums_bytes = 8 * self._threads
+        room = min(driver.properties(part.index).shared_bytes for part in target.parts)
+        bitmap_bytes = min(room - _STATIC_BYTES - sums_bytes, _MOST_BITMAP_BYTES)
+        words = min(-(-graph.vertex_count // 32), bitmap_bytes // 4)
+        self.shared_bytes = sums_bytes + 4 * words
         self.arrays = [owner.kept(_SimilarityArrays) for owner in target.placements]
         for number, arrays in enumerate(self.arrays):
             own = self.arguments[number]
-            for name in ("offsets", "targets", "pairs", "scores"):
+            for name in (
+                "offsets", "targets", "pairs", "scores", "hub_of", "hubs", "group_sizes",
+                "group_begins", "group_units", "order",
+            ):  # fmt: skip
                 own[name] = getattr(arrays, name).buffers[0].pointer
             blocks = self.blocks_with(number, self.shared_bytes)
+            own["vertices"], own["hub_count"] = graph.vertex_count, len(_hubs(graph))
+            own["bitmap_words"], own["least_pairs"] = words, LEAST_PAIRS
+            own["units_a_step"] = _UNITS_A_STEP * blocks
             own["batches_a_step"] = _BATCHES_A_STEP * blocks * max(1, self._threads // 32)
         self.lay_out()
 
@@ -298,7 +355,7 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
         for number, (arrays, own) in enumerate(zip(self.arrays, pairs, strict=True)):
             self.arguments["pair_count"][number] = len(own)
             if len(own):
-                arrays.pairs.buffers[0].upload(np.ascontiguousarray(own))
+                upload(arrays.pairs.buffers[0], own)
 
 
 class _NeighboursQuery:
@@ -418,7 +475,7 @@ class _NeighboursPlan(StepPlan[StepPlacement | StepCopies]):
         first = target.placements[0]
         ids = first.graph.targets.dtype
         arguments = np.zeros(len(target.parts), NEIGHBOURS_ARGUMENTS)
-        super().__init__(target, neighbours_source(ids), arguments, gpu, threads=THREADS)
+        super().__init__(target, neighbours_source(ids), arguments, gpu, threads=NEIGHBOURS_THREADS)
         n = first.vertex_count
         for number, owner in enumerate(target.placements):
             arrays = owner.kept(_SimilarityArrays)

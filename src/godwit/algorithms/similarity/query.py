@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import host_array, lies_on_gpu
 from godwit.dtypes import Array, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -57,24 +58,24 @@ def positions_of_pairs(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any
 
     :raises InputError: they are no pairs, or a vertex is not in the graph
     """
+    if isinstance(pairs, np.ndarray) or lies_on_gpu(pairs):
+        array = host_array(pairs)
+        if array.shape == (0,):
+            return np.empty((0, 2), dtype)
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise _no_pairs(pairs)
+        return ids.positions(array.reshape(-1), "pairs", dtype=dtype).reshape(-1, 2)
     try:
-        several = pairs if isinstance(pairs, np.ndarray) else list(pairs)
-        count = len(several)
-        if isinstance(several, np.ndarray):
-            is_right = several.ndim == 2 and several.shape[1] == 2
-            left, right = (several[:, 0], several[:, 1]) if is_right else ([], [])
-        else:
-            rows = [tuple(pair) for pair in several if not isinstance(pair, str | bytes)]
-            is_right = len(rows) == count and all(len(row) == 2 for row in rows)
-            left, right = ([row[side] for row in rows] if is_right else [] for side in (0, 1))
+        rows = [None if isinstance(pair, str | bytes) else tuple(pair) for pair in pairs]
     except TypeError:
-        is_right = False
-    if not is_right and not (isinstance(pairs, np.ndarray) and pairs.shape == (0,)):
-        raise InputError(
-            f"pairs must be an array of shape (k, 2), or pairs of vertices, got {shown(pairs)}"
-        )
-    found = np.empty((count, 2), dtype)
-    if count:
-        found[:, 0] = ids.positions(left, "pairs")
-        found[:, 1] = ids.positions(right, "pairs")
-    return found
+        raise _no_pairs(pairs) from None
+    if not all(row is not None and len(row) == 2 for row in rows):
+        raise _no_pairs(pairs)
+    sides = [[row[side] for row in rows if row is not None] for side in (0, 1)]
+    return np.stack([ids.positions(side, "pairs", dtype=dtype) for side in sides], axis=1)
+
+
+def _no_pairs(given: Any) -> InputError:
+    return InputError(
+        f"pairs must be an array of shape (k, 2), or pairs of vertices, got {shown(given)}"
+    )

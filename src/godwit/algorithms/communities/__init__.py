@@ -1,7 +1,8 @@
 """Communities of graphs: Louvain, Leiden, label propagation, and the modularity of any communities.
 
 Sums are integers, and scores are rounded in one order, so a seed gives the same communities, bit for bit,
-for any number of threads (cpu.py says how vertices move). Communities are connected: what remains
+for any number of threads (cpu.py says how vertices move), and label propagation also on a GPU (labels.cuh;
+of several the first alone computes). Communities are connected: what remains
 unconnected in the end is divided, which only raises the modularity (Sahu, "Addressing
 internally-disconnected communities in Leiden and Louvain", 2024).
 """

@@ -258,6 +258,25 @@ def run_truss(devices: list[str]) -> None:
             check(f"truss numbers {name}, {gpu=}", found, wanted)
 
 
+def run_communities(devices: list[str]) -> None:
+    """Label propagation: rows of all tables, weighted and not, directed and not."""
+    wide: Any = gw.generators.rmat(9, 12, seed=1)
+    graphs = {
+        "wide": wide,
+        "one way": gw.generators.rmat(9, 12, seed=1, symmetrize=False),
+        "weights": wide.with_random_weights(0.5, 2.0, seed=1),
+        "thin": gw.generators.road(30, seed=1),
+        "hub": gw.generators.star(9000),
+    }
+    for name, graph in graphs.items():
+        for variant in ("parts", "cdlp"):
+            settings: dict[str, Any] = {"variant": variant, "max_iterations": 4}
+            wanted = gw.label_propagation(graph, devices="cpu", **settings).label
+            for gpu in (gw.GpuOptions(), ExperimentOptions(blocks=2, threads=64)):
+                found = gw.label_propagation(graph, devices=devices, gpu=gpu, **settings).label
+                check(f"labels {name}, {variant}, {gpu=}", found, wanted)
+
+
 def run_strong(devices: list[str]) -> None:
     """Strong components and generations: a large component, many small ones, long rows, none."""
     graphs = {
@@ -420,6 +439,7 @@ SUPERSTEPS = {
     "triangles": run_triangles,
     "strong": run_strong,
     "truss": run_truss,
+    "communities": run_communities,
     "dependencies": run_dependencies,
     "step-programs": run_step_programs,
     "forests": run_forests,

@@ -20,6 +20,7 @@ import pytest
 from architectures import each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
+from godwit.algorithms.communities import cuda as label_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.core import cuda as core_steps
 from godwit.algorithms.distances import cuda as distances_steps
@@ -191,6 +192,19 @@ def test_core_numbers_compile(id_dtype: str, architecture: str) -> None:
 )
 def test_truss_numbers_compile(id_dtype: str, architecture: str) -> None:
     assert b".text.work\0" in cubin(truss_steps.source(id_dtype), (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("id_dtype", "architecture"),
+    [
+        pytest.param("int64" if place % 2 else "int32", name, marks=_unless(place % 3 == 0))
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+)
+def test_label_propagation_compiles(id_dtype: str, architecture: str) -> None:
+    for weighted, cdlp in ((False, False), (True, False), (False, True)):
+        text = label_steps.source(id_dtype, weighted=weighted, cdlp=cdlp)
+        assert b".text.work\0" in cubin(text, (), architecture)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@
 GRAPH is a file or a generated graph (``rmat:20``); it is taken without directions, weights, self-loops and
 parallel edges. Turns are interleaved: in each, every method runs once with another seed. The table has the
 median of seconds and of seconds of CPU time of all threads, and the lowest, the median and the highest
-modularity, as Godwit computes it. ``--slow`` adds leidenalg and NetworkX. Godwit's first turn, which loads
-compiled code, does not count; ``igraph leiden`` has its default of two iterations, as leidenalg.
+modularity, as Godwit computes it. Where there is a GPU, label propagation runs on it, too, with the graph
+placed. ``--slow`` adds leidenalg and NetworkX. Godwit's first turn, which loads compiled code, does not
+count; ``igraph leiden`` has its default of two iterations, as leidenalg.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.graph.generators.spec import is_spec
+from godwit.runtime.cuda import driver
 
 Method = Callable[[int], Any]
 """Find communities for a seed; return labels of all vertices."""
@@ -37,15 +39,22 @@ def load(name: str) -> gw.Graph:
 def of_godwit(graph: gw.Graph, threads: int) -> dict[str, Method]:
     """Return Godwit's methods."""
     devices = [f"cpu:{index}" for index in range(threads)]
+    on_gpu: dict[str, Method] = {}
+    if driver.device_count() > 0:
+        placed = gw.place(graph, "cuda:0")
+        on_gpu["gw.label_propagation, GPU"] = lambda seed: (
+            gw.label_propagation(placed, seed=seed).label
+        )
     return {
         "gw.louvain": lambda seed: gw.louvain(graph, seed=seed, devices=devices).label,
         "gw.leiden": lambda seed: gw.leiden(graph, seed=seed, devices=devices).label,
-        "gw.leiden, 2 iterations": lambda seed: (
-            gw.leiden(graph, seed=seed, devices=devices, iterations=2).label
+        "gw.leiden, 1 iteration": lambda seed: (
+            gw.leiden(graph, seed=seed, devices=devices, iterations=1).label
         ),
         "gw.label_propagation": lambda seed: (
             gw.label_propagation(graph, seed=seed, devices=devices).label
         ),
+        **on_gpu,
     }
 
 

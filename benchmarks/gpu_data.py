@@ -84,7 +84,7 @@ def given(scale: int, edges: int, weighted: bool) -> Task:
             rows = rows_of_gpu_arrays(*(*held, None)[:3], 1 << scale, False, None)
         if rows is None:
             raise GodwitError("these arrays would be brought to the host")
-        return gw.Graph.trusted(*rows, directed=False)
+        return gw.Graph.trusted(*rows.on_host(), directed=False)
 
     return Task(
         f"CuPy arrays, {2 * edges / 1e6:,.0f} M arcs" + (", float32 weights" if weighted else ""),

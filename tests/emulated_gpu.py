@@ -20,7 +20,7 @@ from emulated_grid import as_gpu_array, check_arguments, new_machine
 from emulated_grid_compiler import COMPILER, Compiler
 from emulated_grid_machine import Kernel, Machine
 from godwit.graph.cuda import builder as builder_module
-from godwit.graph.cuda import rows
+from godwit.graph.cuda import rows, stored
 from godwit.graph.generators import cuda as generators
 from godwit.runtime.cuda import copies, driver, memory
 
@@ -46,6 +46,12 @@ class EmulatedBuffer:
     def download(self, dtype: Any, count: int, offset_bytes: int = 0) -> np.ndarray[Any, Any]:
         end = offset_bytes + count * np.dtype(dtype).itemsize
         return self.inside[offset_bytes:end].copy().view(dtype)
+
+    def moved(self) -> EmulatedBuffer:
+        made = EmulatedBuffer.__new__(EmulatedBuffer)
+        made.__dict__.update(self.__dict__)
+        self.pointer = 0
+        return made
 
     def close(self) -> None:
         if self.pointer:
@@ -111,11 +117,12 @@ def _stable_order(keys: EmulatedBuffer, count: int, stream: Any) -> Any:
 
 def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 << 30) -> None:
     """Make one GPU with so much memory, whose kernels are compiled into a folder."""
-    for module in (rows, generators):
+    for module in (rows, generators, stored):
         monkeypatch.setattr(module, "Buffer", EmulatedBuffer)
     for module in (builder_module, copies):
         monkeypatch.setattr(module, "Stream", EmulatedStream)
-    monkeypatch.setattr(builder_module, "held_gpus", contextlib.nullcontext)
+    for module in (builder_module, stored):
+        monkeypatch.setattr(module, "held_gpus", contextlib.nullcontext)
     monkeypatch.setattr(copies, "PinnedBuffer", EmulatedBuffer)
     monkeypatch.setattr(copies, "STAGING_BYTES", 1000)  # many pieces of little
     monkeypatch.setattr(
@@ -123,7 +130,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
     )
     monkeypatch.setattr(rows, "sort_keys", _sort_keys)
     monkeypatch.setattr(rows, "stable_order", _stable_order)
-    monkeypatch.setattr(rows, "_on_gpu", as_gpu_array)
+    monkeypatch.setattr(rows, "on_gpu", as_gpu_array)
     monkeypatch.setattr(driver, "launch", _launch)
     monkeypatch.setattr(
         driver, "copy_async", lambda to, source, n, _: ctypes.memmove(to, source, n)

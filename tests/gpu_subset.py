@@ -258,6 +258,25 @@ def run_truss(devices: list[str]) -> None:
             check(f"truss numbers {name}, {gpu=}", found, wanted)
 
 
+def run_communities(devices: list[str]) -> None:
+    """Label propagation: rows of all tables, weighted and not, directed and not."""
+    wide: Any = gw.generators.rmat(9, 12, seed=1)
+    graphs = {
+        "wide": wide,
+        "one way": gw.generators.rmat(9, 12, seed=1, symmetrize=False),
+        "weights": wide.with_random_weights(0.5, 2.0, seed=1),
+        "thin": gw.generators.road(30, seed=1),
+        "hub": gw.generators.star(9000),
+    }
+    for name, graph in graphs.items():
+        for variant in ("parts", "cdlp"):
+            settings: dict[str, Any] = {"variant": variant, "max_iterations": 4}
+            wanted = gw.label_propagation(graph, devices="cpu", **settings).label
+            for gpu in (gw.GpuOptions(), ExperimentOptions(blocks=2, threads=64)):
+                found = gw.label_propagation(graph, devices=devices, gpu=gpu, **settings).label
+                check(f"labels {name}, {variant}, {gpu=}", found, wanted)
+
+
 def run_strong(devices: list[str]) -> None:
     """Strong components and generations: a large component, many small ones, long rows, none."""
     graphs = {
@@ -270,6 +289,12 @@ def run_strong(devices: list[str]) -> None:
             wanted = gw.strongly_connected_components(graph, devices="cpu").label
             found = gw.strongly_connected_components(graph, devices=devices, gpu=gpu).label
             check(f"strong components {name}, {gpu=}", found, wanted)
+            low, high = np.sort(graph.to_edges()[:2], axis=0)
+            edges = low[low != high], high[low != high]
+            acyclic = gw.Graph.from_edges(*edges, vertex_count=graph.vertex_count)
+            wanted = gw.topological_generations(acyclic, devices="cpu").generation
+            found = gw.topological_generations(acyclic, devices=devices, gpu=gpu).generation
+            check(f"generations {name}, {gpu=}", found, wanted)
 
 
 def run_step_programs(devices: list[str]) -> None:
@@ -414,6 +439,7 @@ SUPERSTEPS = {
     "triangles": run_triangles,
     "strong": run_strong,
     "truss": run_truss,
+    "communities": run_communities,
     "dependencies": run_dependencies,
     "step-programs": run_step_programs,
     "forests": run_forests,

@@ -23,8 +23,8 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from typer.testing import CliRunner
 
 import godwit as gw
+from godwit.cli import application, info, outputs
 from godwit.cli import devices as devices_command
-from godwit.cli import info, outputs
 from godwit.cli.application import app
 from godwit.cli.facts import smallest
 from godwit.errors import InputError
@@ -747,7 +747,16 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "format of a generator": (ROADS, "info path:3 --id-base 1", "path:3 is a generated graph"),
     "unknown option": (ROADS, "info FILE --colour", "No such option.*--colour"),
     "unknown command": (ROADS, "walk FILE", "No such command 'walk'"),
+    "name of NetworkX": (ROADS, "k_core FILE", "No such command 'k_core'. Did you mean 'core'?"),
+    "name of cuGraph": (ROADS, "wcc FILE", "No such command 'wcc'. Did you mean 'components'?"),
 }
+
+
+def test_names_of_other_libraries_are_of_commands() -> None:
+    commands = set(application.command().commands)
+    names = application._OF_OTHER_LIBRARIES
+    assert set(names.values()) <= commands
+    assert not names.keys() & commands
 
 
 class TestBadInput:

@@ -20,6 +20,7 @@ import pytest
 from architectures import each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
+from godwit.algorithms.communities import cuda as label_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.core import cuda as core_steps
 from godwit.algorithms.distances import cuda as distances_steps
@@ -35,6 +36,7 @@ from godwit.algorithms.spanning_forest import cuda as forest_steps
 from godwit.algorithms.sssp import cuda as sssp_steps
 from godwit.algorithms.sssp import cuda_rows as sssp_rows
 from godwit.algorithms.strong_components import cuda as strong_steps
+from godwit.algorithms.topological import cuda as topological_steps
 from godwit.algorithms.triangles import cuda as triangles_steps
 from godwit.algorithms.truss import cuda as truss_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
@@ -193,6 +195,19 @@ def test_truss_numbers_compile(id_dtype: str, architecture: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("id_dtype", "architecture"),
+    [
+        pytest.param("int64" if place % 2 else "int32", name, marks=_unless(place % 3 == 0))
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+)
+def test_label_propagation_compiles(id_dtype: str, architecture: str) -> None:
+    for weighted, cdlp in ((False, False), (True, False), (False, True)):
+        text = label_steps.source(id_dtype, weighted=weighted, cdlp=cdlp)
+        assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize(
     ("id_dtype", "architecture", "kind"),
     [
         pytest.param(
@@ -345,6 +360,7 @@ def test_brandes_compiles(ids: Any, architecture: str) -> None:
 )
 def test_strong_components_compile(ids: Any, architecture: str) -> None:
     assert b".text.work\0" in cubin(strong_steps.source(ids), (), architecture)
+    assert b".text.work\0" in cubin(topological_steps.source(ids), (), architecture)
 
 
 @pytest.mark.parametrize(

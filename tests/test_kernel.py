@@ -534,3 +534,17 @@ def test_teams_are_kept_and_end() -> None:
     for thread in team._threads:
         thread.join(timeout=5)
     assert threading.active_count() == before
+
+
+def test_compiling_does_not_import_scipys_linear_algebra(tmp_path: Path) -> None:
+    code = """
+import sys
+import numba, numpy
+from godwit.runtime.cpu.compile import kernel
+kernel(lambda a: a + 1)(1)
+assert "scipy.linalg" not in sys.modules
+product = numba.njit(lambda a: a @ a)(numpy.full((2, 2), 3.0))
+assert product.tolist() == [[18.0, 18.0], [18.0, 18.0]] and "scipy.linalg" in sys.modules
+"""
+    environment = {**os.environ, "GODWIT_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)

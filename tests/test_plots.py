@@ -70,6 +70,21 @@ def test_degrees() -> None:
     assert dict(zip(*line.get_data(), strict=True)) == {0: 7, 1: 1, 2: 1}
 
 
+def test_scales_are_logarithmic_from_a_decade_on() -> None:
+    path, star = gw.generators.path(4), gw.generators.star(50)
+    for axes, scales in (
+        (path.plot_degrees(), ("linear", "linear")),
+        (star.plot_degrees(), ("log", "log")),
+        (gw.pagerank(path).plot(), ("linear", "linear")),
+        (gw.pagerank(star).plot(), ("log", "log")),
+        (
+            gw.Graph.from_edges([0] * 10 + [1], [*range(1, 11), 2]).plot_degrees(),
+            ("symlog", "linear"),
+        ),
+    ):
+        assert (axes.get_xscale(), axes.get_yscale()) == scales
+
+
 @pytest.mark.parametrize("directed", [True, False])
 def test_drawings(directed: bool) -> None:
     ids = ["Ulm", "Bonn", "Jena", "Kiel"]

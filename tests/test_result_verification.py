@@ -8,6 +8,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -363,3 +364,23 @@ def test_results_have_their_arrays() -> None:
     ):
         with pytest.raises(InputError, match=r"give no others|got neither"):
             verify(PATH, *arguments)
+
+
+def test_messages_name_vertices_by_id() -> None:
+    table = pa.table({"from": ["Ulm", "Bonn"], "to": ["Jena", "Ulm"]})
+    graph = Graph.from_table(table, "from", "to", directed=True)
+    assert graph.ids.of(np.arange(3)) == ["Bonn", "Jena", "Ulm"]
+    distance = gw.bfs(graph, "Bonn").distance.copy()
+    distance[2] = 2
+    rank = gw.pagerank(graph).rank.copy()
+    rank[1] += 0.1
+    for verify, name in (
+        (lambda: gw.verify_bfs(graph, "Bonn", distance), "the arc 'Bonn' -> 'Ulm'"),
+        (lambda: gw.verify_pagerank(graph, rank / rank.sum(), tolerance=1e-9), "vertex 'Jena'"),
+        (lambda: gw.verify_connected_components(graph, [0, 1, 0]), "the arc 'Ulm' -> 'Jena'"),
+        (lambda: gw.verify_strongly_connected_components(graph, [0, 0, 2]), "vertex 'Bonn'"),
+        (lambda: gw.verify_topological_generations(graph, [0, 1, 1]), "the arc 'Ulm' -> 'Jena'"),
+        (lambda: gw.verify_betweenness_centrality(graph, [0.0, 0.0, 9.0]), "vertex 'Ulm'"),
+    ):
+        with pytest.raises(VerificationError, match=name):
+            verify()

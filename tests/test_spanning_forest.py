@@ -315,6 +315,20 @@ class TestEmulated:
             unsorted = graph.targets[order], graph.weights[order]
             check(Graph(graph.offsets, *unsorted, directed=False), "cuda")
 
+    @pytest.mark.parametrize("dtype", [np.int32, np.float64])
+    def test_chains_longer_than_the_jumps_of_a_superstep(self, dtype: Any) -> None:
+        """Each vertex of a path, or each pair of one, chooses the next: parents are a chain of all."""
+        for lightest in (0, 1):
+            weights = np.arange(600, 0, -1)
+            weights[::2] *= 1 if lightest == 0 else -1
+            for ordered in (weights, weights[::-1]):
+                vertices = np.arange(601)
+                path = Graph.from_edges(
+                    vertices[:-1], vertices[1:], ordered.astype(dtype), directed=False
+                )
+                with emulated_gpus(1, seed=4):
+                    check(path, "cuda")
+
     def test_first_of_several(self, small_parts: None) -> None:
         graph = generators.rmat(7, 6, seed=2).symmetrize().with_random_weights(1, 9)
         with emulated_gpus(2), gw.place(graph, ["cuda:0", "cuda:1"]) as placed:

@@ -21,14 +21,15 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms import topological
 from godwit.algorithms.strong_components import cuda
 from godwit.algorithms.strong_components.cpu import strong_components
 from godwit.cli.application import app
 from godwit.dtypes import Array
 from godwit.errors import CycleError, InputError, RunTimeoutError, VerificationError
 from godwit.graph.csr import Graph
+from godwit.runtime import polling
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
+from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import names_of
 from graphs import ZOO, each_graph, graphs, named_graph
 
@@ -200,23 +201,62 @@ class TestEmulated:
         monkeypatch.setattr(cuda, "MOST_SLOW", -graph.arc_count)
         assert self.check(graph, devices).solver == "depth-first"
 
-    def test_generations(self, devices: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        "name", ["random directed", "directed path", "grid", "star", "64-bit ids", "one vertex"]
+    )
+    def test_generations(self, devices: list[str], name: str) -> None:
+        graph = acyclic(named_graph(name))
+        expected = gw.topological_generations(graph, devices="cpu").generation
+        for gpu in (None, ExperimentOptions(slice_s=0, blocks=2)):
+            result = gw.topological_generations(graph, devices=devices, gpu=gpu)
+            np.testing.assert_array_equal(result.generation, expected)
+            assert result.statistics.devices == ("cuda:0",)
+
+    def test_generations_without_room_on_the_first(
+        self, devices: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(StepPlacement, "has_room_for_copy", lambda _: False)
         graph = acyclic(named_graph("random directed"))
         expected = gw.topological_generations(graph, devices="cpu").generation
         result = gw.topological_generations(graph, devices=devices)
         np.testing.assert_array_equal(result.generation, expected)
-        monkeypatch.setattr(topological, "MOST_GENERATIONS", 2)
-        path = named_graph("directed path")
-        numbers = {"last": 2}
-        run = topological.PROGRAM.run
-        monkeypatch.setattr(
-            topological.PROGRAM,
-            "run",
-            lambda *given, **named: run(*given, numbers=numbers, **named),
-        )
-        result = gw.topological_generations(path, devices=devices)
-        assert result.generation.tolist() == list(range(200))
-        assert result.statistics.solver == "one thread"
+        assert (result.statistics.solver == "step program") == (len(devices) > 1)
+
+
+def test_generations_of_long_rows_and_of_wide_and_narrow_generations() -> None:
+    """Each of 200 vertices reaches the same 300, the last of which begins a path to a hub."""
+    path = np.arange(499, 899)
+    sources = [np.repeat(np.arange(200), 300), path, np.full(2000, 899)]
+    targets = [np.tile(np.arange(200, 500), 200), path + 1, np.arange(900, 2900)]
+    graph = Graph.from_edges(np.concatenate(sources), np.concatenate(targets))
+    with emulated_gpus(1, seed=3, checks=True):
+        result = gw.topological_generations(graph, devices="cuda")
+    expected = np.full(2900, 402, np.int32)
+    expected[:200], expected[200:500], expected[500:900] = 0, 1, np.arange(2, 402)
+    np.testing.assert_array_equal(result.generation, expected)
+
+
+def test_a_core_takes_over_generations_of_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+    monkeypatch.setattr(polling, "_FIRST_LOOK_S", 0.0)
+    graph = Graph.from_edges(np.arange(4999), np.arange(1, 5000))
+    with emulated_gpus(1):
+        with gw.place(graph) as placed:
+            for _ in range(2):
+                result = gw.topological_generations(placed)
+                assert result.generation.tolist() == list(range(5000))
+                assert result.statistics.solver == "one thread"
+            assert placed.slow == {"topological_generations"}
+        with gw.place(graph, "cuda:0") as placed:
+            assert gw.topological_generations(placed).statistics.devices == ("cuda:0",)
+
+
+@given(graphs(directed=True))
+@settings(max_examples=15)
+def test_generations_on_and_behind_cycles(graph: Graph) -> None:
+    expected = gw.is_directed_acyclic_graph(graph, devices="cpu")
+    with emulated_gpus(1):
+        assert gw.is_directed_acyclic_graph(graph, devices="cuda") == expected
 
 
 def test_options_that_mean_nothing_are_refused() -> None:
@@ -408,3 +448,10 @@ def test_generations_of_a_graph_that_changes() -> None:
                 list(found)
             outcomes.append(caught.type)
         assert outcomes[0] is outcomes[1]
+
+
+def test_acyclicity_reports_progress_and_records_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "run.json"
+    graph = gw.Graph.from_edges(np.arange(99), np.arange(1, 100))
+    assert gw.is_directed_acyclic_graph(graph, devices="cpu", progress=lambda _: None, trace=trace)
+    assert "is_directed_acyclic_graph" in trace.read_text()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from godwit.algorithms.topological import MOST_GENERATIONS
 from godwit.errors import RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
@@ -74,7 +73,10 @@ def test_wide_ids() -> None:
 
 @pytest.mark.parametrize("name", ["cnr-2000", "uk-2007-05@100000", "soc-Slashdot0902", "cit-HepPh"])
 def test_real_graphs(name: str, data_folder: Path) -> None:
-    check(gw.read(data_folder / f"{name}.mtx.xz"), ["cuda:0"])
+    path = data_folder / f"{name}.mtx.xz"
+    if not path.exists():
+        pytest.skip(f"{path} is absent")
+    check(gw.read(path), ["cuda:0"])
 
 
 def test_worst_cases_end_on_the_cpu() -> None:
@@ -102,7 +104,7 @@ def test_time_out() -> None:
 
 @on_endpoints
 def test_generations(devices: list[str]) -> None:
-    long = np.arange(MOST_GENERATIONS + 10)
+    long = np.arange(3000)
     for graph in (
         acyclic(named_graph("random directed")),
         acyclic(gw.generators.rmat(12, 4, seed=1, symmetrize=False)),

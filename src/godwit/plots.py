@@ -84,10 +84,10 @@ def plot_counts(values: Array, label: str, axes: Axes | None = None, of: str = "
 
 
 def plot_tail(values: Array, label: str, axes: Axes | None = None, color: Any = None) -> Axes:
-    """Draw the share of vertices that have at least a value, both on logarithmic scales.
+    """Draw the share of vertices that have at least a value, on scales that suit their ranges.
 
-    Values that are not positive have no place on such a scale, and those below 1e-12 of the largest would
-    stretch it: they count as vertices only.
+    Values that are not positive have no place on a logarithmic scale, and those below 1e-12 of the largest
+    would stretch it: they count as vertices only.
 
     :param values: (n) numbers
     """
@@ -102,7 +102,7 @@ def plot_tail(values: Array, label: str, axes: Axes | None = None, color: Any = 
         points = np.arange(len(ranked))
     if len(ranked):
         axes.plot(ranked[points], (points + 1) / count, ".", markersize=4, color=color or COLOR)
-        axes.set(xscale="log", yscale="log")
+        axes.set(xscale=_scale(ranked), yscale=_scale(points + 1))
     axes.set(xlabel=label, ylabel="share of vertices with at least that")
     return axes
 
@@ -110,7 +110,7 @@ def plot_tail(values: Array, label: str, axes: Axes | None = None, color: Any = 
 def plot_frequencies(
     values: Array, label: str, axes: Axes | None = None, of: str = "vertices"
 ) -> Axes:
-    """Draw how often each integer occurs, both on logarithmic scales; 0 has a place of its own.
+    """Draw how often each integer occurs, on scales that suit their ranges; 0 has a place on each.
 
     :param values: (k) integers that are not negative
     """
@@ -118,15 +118,21 @@ def plot_frequencies(
     present, counts = np.unique(np.asarray(values), return_counts=True)
     axes.plot(present, counts, ".", markersize=5, color=COLOR)
     if len(present):
-        axes.set_xscale("symlog" if present[0] == 0 else "log", **_linear_below(present))
-        axes.set_yscale("log")
+        is_wide = _scale(present[present > 0]) == "log"
+        if is_wide and present[0] == 0:
+            axes.set_xscale("symlog", linthresh=1)  # linear up to 1
+        elif is_wide:
+            axes.set_xscale("log")
+        axes.set_yscale(_scale(counts))
     axes.set(xlabel=label, ylabel=of)
     return axes
 
 
-def _linear_below(present: Array) -> dict[str, float]:
-    """Return options of the scale: with 0 among the values, it is linear up to 1."""
-    return {"linthresh": 1} if present[0] == 0 else {}
+def _scale(positive: Array) -> str:
+    """Return the scale that suits numbers above 0: linear if they span less than a decade."""
+    if len(positive) == 0:
+        return "linear"
+    return "log" if positive.max() >= 10 * positive.min() else "linear"
 
 
 def check_plot(target: str | None, input_path: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from godwit.graph.csr import Graph
 
 _PROGRAM = """
-import sys, numpy, godwit
+import gc, sys, numpy, godwit
+gc.disable()
 weights = numpy.ones(1, sys.argv[1])
 graph = godwit.Graph.from_edges([0], [1], weights, directed=False)
 godwit.sssp(graph, 0, devices="cpu")
 """
 _LONGEST_S = 60.0
+_NEEDED_NEXT = ("godwit.worker.cpu.engine", "rich.console")
+"""Modules that the command imports after the search was compiled, or before, while it waits."""
 
 
 class SearchAhead:
@@ -72,6 +76,8 @@ class SearchAhead:
         begin = perf_counter()
         if predecessors:
             _compile_predecessors(graph)
+        for module in _NEEDED_NEXT:
+            import_module(module)
         with suppress(TimeoutExpired):
             self._process.wait(_LONGEST_S)
         return seconds_since(begin, "compile")

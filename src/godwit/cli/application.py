@@ -32,7 +32,7 @@ from godwit.cli import (
     truss,
     walks,
 )
-from godwit.cli.failures import PipeClosedError, exit_status
+from godwit.cli.failures import PipeClosedError, UsageError, exit_status
 from godwit.graph.generators.spec import GENERATORS
 from godwit.io.format_names import FORMATS
 
@@ -74,6 +74,41 @@ _COMPLETION_HELP = {
 """Texts for the options of Typer, whose own take three lines of 80 columns."""
 
 
+_OF_OTHER_LIBRARIES = {
+    other: command
+    for command, others in {
+        "bfs": "breadth-first-search unweighted-shortest-paths",
+        "sssp": "dijkstra bellman-ford delta-stepping shortest-path shortest-paths",
+        "distances": "apsp multi-source-bfs",
+        "pagerank": "pr page-rank",
+        "eigenvector": "eigenvector-centrality",
+        "katz": "katz-centrality",
+        "betweenness": "bc betweenness-centrality edge-betweenness",
+        "closeness": "closeness-centrality",
+        "harmonic": "harmonic-centrality",
+        "eccentricity": "radius",
+        "triangles": "tc triangle-count triangle-counting",
+        "clustering": "lcc transitivity clustering-coefficient average-clustering",
+        "similarity": "jaccard overlap sorensen adamic-adar resource-allocation",
+        "components": "cc wcc weakly-connected-components connected-components",
+        "strong-components": "scc strongly-connected-components",
+        "topological-generations": "toposort topological-sort topological-order dag",
+        "spanning-forest": "mst msf minimum-spanning-tree minimum-spanning-forest kruskal boruvka",
+        "core": "kcore k-core coreness core-number kshell k-shell",
+        "truss": "ktruss k-truss truss-number",
+        "independent-set": "mis maximal-independent-set",
+        "coloring": "color colour colouring greedy-color",
+        "labels": "lpa cdlp label-propagation",
+        "walks": "node2vec random-walk random-walks",
+        "leiden": "communities community",
+        "generate": "gen rmat",
+        "info": "stats summary describe diameter",
+    }.items()
+    for other in others.split()
+}
+"""Names of commands by those that other libraries and textbooks give to their algorithms."""
+
+
 class _Group(TyperGroup):
     """Group of all commands, whose exceptions become exit statuses."""
 
@@ -104,6 +139,16 @@ class _Group(TyperGroup):
 
         # Not from the parsed option, as an error may precede parsing.
         sys.exit(exit_status(run, traceback=arguments[:1] == ["--traceback"]))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; for the name that another library gives to one, name it in the error."""
+        try:
+            return super().resolve_command(ctx, args)
+        except UsageError as error:
+            name = _OF_OTHER_LIBRARIES.get(args[0].lower().replace("_", "-"))
+            if name is not None:
+                error.message = f"No such command {args[0]!r}. Did you mean {name!r}?"
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Call the command; raise PipeClosedError for BrokenPipeError, which Typer would handle itself."""

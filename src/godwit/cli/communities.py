@@ -135,7 +135,7 @@ def leiden(
     reading: ReadingOptions,
     resolution: float = 1.0,
     objective: str = "modularity",
-    iterations: int = 1,
+    iterations: int = 2,
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
@@ -177,7 +177,7 @@ def labels(
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
-    """Communities by label propagation, on the CPU: vertices take the label that most neighbours have.
+    """Communities by label propagation: vertices take the label that most neighbours have.
 
     A seed gives the same communities on every machine.
 

@@ -21,7 +21,7 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 # Typer has copied click's classes; this is the base class in either package.
-_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 class PipeClosedError(Exception):
@@ -55,7 +55,7 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
         return PIPE_CLOSED
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
-    except _UsageError as error:
+    except UsageError as error:
         context = error.ctx
         hint = f" (see '{context.command_path} --help')" if context is not None else ""
         return _failed(error.format_message().rstrip(".") + hint)

@@ -219,7 +219,7 @@ def _inexact(values: Array, dtype: np.dtype[Any]) -> Array:
 
 def frontier_array(frontier: Any, graph: Graph) -> Array:
     """Return the positions of a frontier's vertices, ascending, each once."""
-    dtype = graph.targets.dtype
+    dtype = graph.id_dtype
     if isinstance(frontier, str) and frontier == "all":
         return np.arange(graph.vertex_count, dtype=dtype)
     if frontier is None:

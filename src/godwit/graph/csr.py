@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from godwit.graph.arcs import ArcList, ReadOptions
+    from godwit.graph.cuda.stored import RowsOnGpu
     from godwit.graph.facts import DegreeStatistics
     from godwit.graph.transform import Merge
 
@@ -66,7 +67,8 @@ class Graph:
     :param weights: None, or (m) numbers; int32, uint32, int64, float32 and float64 are kept,
         narrower ones are widened
     :param directed: False promises that every arc u -> v has its equal v -> u; that is checked.
-        Arrays that are kept must not be changed afterwards
+        Arrays that are kept must not be changed afterwards. Arrays of CuPy, PyTorch and others on one GPU
+        are checked there, and kept there if their dtypes are those above and ``offsets`` are int32 or int64
     :param ids: ids of the vertices, if not 0, 1, 2, …: the first of consecutive integers, or (n)
         distinct integers, texts or hashable objects. Functions then take and give vertices by them; see
         :attr:`ids`
@@ -85,7 +87,7 @@ class Graph:
         "_vertex_data",
     )
 
-    _rows: Rows
+    _rows: Rows | RowsOnGpu
     _directed: bool
     _ids: VertexIds
     _vertex_data: Columns
@@ -104,6 +106,14 @@ class Graph:
         ids: Any = 0,
     ) -> None:
         directed = as_flag(directed, "directed")
+        if lies_on_gpu(targets):
+            from godwit.graph.cuda.stored import rows_of_gpu_csr
+            from godwit.graph.facts import process_seed
+
+            rows = rows_of_gpu_csr(offsets, targets, weights, directed, int(process_seed()))
+            if rows is not None:
+                self._set(rows, directed, ids)
+                return
         if hasattr(targets, "dtype"):
             targets = as_array(targets, "targets")
         keep_id_dtype = isinstance(targets, np.ndarray) and targets.dtype in ID_DTYPES
@@ -117,23 +127,12 @@ class Graph:
             from godwit.graph.facts import check_symmetric
 
             check_symmetric(Rows(offsets, targets, weights))
-        self._set(offsets, targets, weights, directed, ids)
+        self._set(_frozen_rows(offsets, targets, weights), directed, ids)
 
-    def _set(
-        self,
-        offsets: Array,
-        targets: Array,
-        weights: Array | None,
-        directed: bool,
-        ids: Any,
-    ) -> None:
-        self._rows = Rows(
-            frozen(offsets, np.int64),
-            frozen(targets, targets.dtype),
-            None if weights is None else frozen(weights, weights.dtype),
-        )
+    def _set(self, rows: Rows | RowsOnGpu, directed: bool, ids: Any) -> None:
+        self._rows = rows
         self._directed = bool(directed)
-        self._ids = VertexIds(len(offsets) - 1, ids)
+        self._ids = VertexIds(rows.vertex_count, ids)
         self._vertex_data = self._edge_data = NO_COLUMNS
         self._check = None
         self._cache = {}
@@ -155,9 +154,15 @@ class Graph:
         :param check: a function that is called once, before the arrays are first returned, and raises an
             error of Godwit's if they are wrong
         """
-        graph = cls.__new__(cls)
-        graph._set(offsets, targets, weights, directed, ids)
+        graph = cls.of_rows(_frozen_rows(offsets, targets, weights), directed=directed, ids=ids)
         graph._check = check
+        return graph
+
+    @classmethod
+    def of_rows(cls, rows: Rows | RowsOnGpu, *, directed: bool = True, ids: Any = 0) -> Graph:
+        """Return a graph of rows that are known to be right, and that nobody changes."""
+        graph = cls.__new__(cls)
+        graph._set(rows, directed, ids)
         return graph
 
     @classmethod
@@ -178,7 +183,8 @@ class Graph:
         Parallel edges and self-loops are kept; parallel edges stay in the order given. The graph has
         arrays of its own: those given may be changed afterwards, unlike those that ``Graph(...)`` and
         :meth:`from_scipy` share. Arrays of CuPy, PyTorch and others that lie on a GPU become rows there,
-        and only the rows are copied to the host.
+        and stay there if it has room for four copies of them: :func:`godwit.place` on that GPU takes them
+        over, and :attr:`targets`, say, is copied to the host when it is first read.
 
         :param sources: (k) vertex ids, counted from 0
         :param targets: (k) vertex ids
@@ -194,9 +200,9 @@ class Graph:
         if lies_on_gpu(sources):
             from godwit.graph.cuda.rows import rows_of_gpu_arrays
 
-            rows = rows_of_gpu_arrays(sources, targets, weights, vertex_count, directed, id_dtype)
-            if rows is not None:
-                return cls.trusted(*rows, directed=directed, ids=ids)
+            made = rows_of_gpu_arrays(sources, targets, weights, vertex_count, directed, id_dtype)
+            if made is not None:
+                return cls.of_rows(made, directed=directed, ids=ids)
         sources = _as_endpoints(sources, "sources")
         targets = _as_endpoints(targets, "targets")
         if len(sources) != len(targets):
@@ -326,6 +332,10 @@ class Graph:
 
     def _checked_undirected(self) -> Graph:
         """Return the graph as an undirected one; InputError if an arc has no reverse."""
+        from godwit.graph.facts import is_symmetric
+
+        if is_symmetric(self, weighted=True):
+            return Graph.of_rows(self.stored, directed=False, ids=self._ids)
         return Graph(*self.rows, directed=False)
 
     @staticmethod
@@ -529,28 +539,43 @@ class Graph:
         return self
 
     def _copy(self) -> Graph:
-        return Graph.trusted(*self.rows, directed=self._directed, ids=self._ids)
+        return Graph.of_rows(self.stored, directed=self._directed, ids=self._ids)
 
     @property
-    def rows(self) -> Rows:
-        """Offsets, targets and weights."""
+    def stored(self) -> Rows | RowsOnGpu:
+        """Offsets, targets and weights, where they lie: on the host or on a GPU."""
         self._run_check()
         return self._rows
 
     @property
+    def rows(self) -> Rows:
+        """Offsets, targets and weights on the host; copied there first if they lie on a GPU."""
+        return self.stored.on_host()
+
+    @property
     def offsets(self) -> Array:
         """(n + 1) int64: the position in ``targets`` of the first arc of each vertex."""
-        return self.rows.offsets
+        return self.stored.offsets
 
     @property
     def targets(self) -> Array:
         """(m) int32 or int64: the vertex that each arc leads to."""
-        return self.rows.targets
+        return self.stored.targets
 
     @property
     def weights(self) -> Array | None:
         """(m) weights of the arcs, or None."""
-        return self.rows.weights
+        return self.stored.weights
+
+    @property
+    def id_dtype(self) -> np.dtype[Any]:
+        """Dtype of ``targets``: int32 or int64."""
+        return self._rows.id_dtype
+
+    @property
+    def weight_dtype(self) -> np.dtype[Any] | None:
+        """Dtype of the weights; None if there are none."""
+        return self._rows.weight_dtype
 
     def _run_check(self) -> None:
         if self._check is not None:
@@ -576,7 +601,7 @@ class Graph:
     @property
     def is_weighted(self) -> bool:
         """True if arcs have weights."""
-        return self._rows.weights is not None
+        return self._rows.weight_dtype is not None
 
     @property
     def vertex_count(self) -> int:
@@ -598,7 +623,7 @@ class Graph:
     @property
     def nbytes(self) -> int:
         """Bytes of offsets, targets and weights; derived arrays that are kept are not counted."""
-        return sum(array.nbytes for array in self._rows if array is not None)
+        return self._rows.nbytes
 
     def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
         """Return the value kept under ``key``, computed on first use: graphs do not change."""
@@ -882,7 +907,10 @@ class Graph:
 
     def without_weights(self) -> Graph:
         """Return the graph without weights; itself, if it has none."""
-        return self._with_rows(self.rows._replace(weights=None)) if self.is_weighted else self
+        if not self.is_weighted:
+            return self
+        made = Graph.of_rows(self.stored.without_weights(), directed=self._directed, ids=self._ids)
+        return made._with_data(self._vertex_data, self._edge_data)
 
     def with_random_weights(self, low: float, high: float, seed: int = 0) -> Graph:
         """Return the graph with random weights.
@@ -898,7 +926,7 @@ class Graph:
 
     def with_ids(self, ids: Any) -> Graph:
         """Return the graph with other ids, as of ``Graph(...)``; 0 for none but the numbers 0 to n - 1."""
-        made = Graph.trusted(*self.rows, directed=self._directed, ids=ids)
+        made = Graph.of_rows(self.stored, directed=self._directed, ids=ids)
         return made._with_data(self._vertex_data, self._edge_data)
 
     def _with_rows(
@@ -915,7 +943,7 @@ class Graph:
         :param vertices: which vertex of this graph each vertex is; None if they are the same
         :param like: a function that makes these rows of those of this graph; None if arcs are the same
         """
-        if rows is self._rows:
+        if rows is self.rows:
             return self
         made = Graph.trusted(
             *rows,
@@ -935,11 +963,10 @@ class Graph:
 
     def __repr__(self) -> str:
         kind = "directed" if self._directed else "undirected"
-        _, targets, array = self._rows
-        weights = "" if array is None else f", {array.dtype} weights"
+        weights = "" if self.weight_dtype is None else f", {self.weight_dtype} weights"
         return (
             f"<Graph: {self.vertex_count:,} vertices, {self.arc_count:,} arcs, {kind}, "
-            f"{targets.dtype} ids{weights}>"
+            f"{self.id_dtype} ids{weights}>"
         )
 
     def _repr_html_(self) -> str:
@@ -995,6 +1022,14 @@ def assemble(arc_list: ArcList, options: ReadOptions) -> Graph:
     """
     rows, directed = arc_list.to_rows(options)
     return Graph.trusted(*rows, directed=directed, ids=arc_list.ids)
+
+
+def _frozen_rows(offsets: Array, targets: Array, weights: Array | None) -> Rows:
+    return Rows(
+        frozen(offsets, np.int64),
+        frozen(targets, targets.dtype),
+        None if weights is None else frozen(weights, weights.dtype),
+    )
 
 
 def _as_endpoints(endpoints: Any, name: str) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from godwit.dtypes import Array, frozen
-from godwit.errors import InputError
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.build import SMALL_ARCS, row_sources
 from godwit.graph.hashing import mix
 from godwit.graph.rows import Rows, bits_of, row_range, thread_count_for
@@ -150,13 +151,14 @@ def direction_hashes(rows: Rows) -> tuple[tuple[int, int], tuple[int, int]]:
     threads = thread_count_for(rows.arc_count)
     sums = np.zeros((threads, 4), np.uint64)
     given = (frozen(rows.offsets), frozen(rows.targets), bits_of(rows.weights))
-    run_team(_direction_sums, *given, _process_seed(), sums, threads=threads)
+    run_team(_direction_sums, *given, process_seed(), sums, threads=threads)
     out_y, out_z, in_y, in_z = sums.sum(axis=0).tolist()
     return (out_y, out_z), (in_y, in_z)
 
 
 @cache
-def _process_seed() -> np.uint64:
+def process_seed() -> np.uint64:
+    """Return a random word that is the same in the whole process."""
     return np.uint64(secrets.randbits(64))
 
 
@@ -206,8 +208,16 @@ def in_offsets(graph: Graph) -> Array:
     known = graph if is_symmetric(graph) else in_arcs_at_hand(graph)
     if known is not None:
         return known.offsets
-    offsets: Array = graph.cached("in-offsets", lambda: _count_in_offsets(graph.rows))
+    offsets: Array = graph.cached("in-offsets", lambda: _find_in_offsets(graph))
     return offsets
+
+
+def _find_in_offsets(graph: Graph) -> Array:
+    stored = graph.stored
+    if not isinstance(stored, Rows) and stored.is_free():
+        with suppress(GraphTooLargeError):  # the GPU has no room for the counts
+            return stored.in_offsets()
+    return _count_in_offsets(stored.on_host())
 
 
 def _count_in_offsets(rows: Rows) -> Array:
@@ -241,14 +251,15 @@ def _count_targets(
 
 
 def _find_symmetric(graph: Graph, weighted: bool) -> bool:
-    if weighted:
-        rows = graph.rows
-        if not is_symmetric(graph):
-            return False
-    else:
-        rows = graph.rows._replace(weights=None)
-        if _sample_is_one_way(rows):
-            return False
+    if weighted and not is_symmetric(graph):
+        return False
+    stored = graph.stored
+    if not isinstance(stored, Rows) and stored.is_free():
+        forward, backward = stored.direction_hashes(int(process_seed()), weighted=weighted)
+        return forward == backward
+    rows = stored.on_host() if weighted else stored.on_host().without_weights()
+    if not weighted and _sample_is_one_way(rows):
+        return False
     forward, backward = direction_hashes(rows)
     return forward == backward
 

@@ -42,9 +42,37 @@ class Rows(NamedTuple):
         return len(self.targets)
 
     @property
+    def id_dtype(self) -> np.dtype[Any]:
+        """Dtype of targets."""
+        return self.targets.dtype
+
+    @property
+    def weight_dtype(self) -> np.dtype[Any] | None:
+        """Dtype of weights; None if there are none."""
+        return None if self.weights is None else self.weights.dtype
+
+    @property
     def arc_bytes(self) -> int:
         """Bytes of an arc: its target and its weight."""
         return self.targets.itemsize + (0 if self.weights is None else self.weights.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self if array is not None)
+
+    @property
+    def arrays(self) -> Rows:
+        """The arrays where they lie: these."""
+        return self
+
+    def on_host(self) -> Rows:
+        """Return the rows in memory of the host: these."""
+        return self
+
+    def without_weights(self) -> Rows:
+        """Return the rows without weights, over the same arrays."""
+        return self._replace(weights=None)
 
 
 def estimate_bytes(

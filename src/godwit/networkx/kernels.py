@@ -61,8 +61,10 @@ def bidirectional_path(
 ) -> int:  # fmt: skip
     """Find a path with fewest arcs from both ends, one level of the smaller frontier at a time.
 
-    :param parent: (n) :data:`UNREACHED` everywhere before and after; likewise ``child``
-    :param forward: (n) scratch; likewise ``backward``
+    :param parent: (n) :data:`UNREACHED` everywhere before and after
+    :param child: (n) :data:`UNREACHED` everywhere before and after
+    :param forward: (n) scratch
+    :param backward: (n) scratch
     :param path: (n) gets the vertices of the path
     :returns: number of vertices of the path; 0 if there is none
     """
@@ -205,7 +207,7 @@ def length_path(
     :param distance: (n) gets the distance of each vertex reached
     :param parent: (n) :data:`UNREACHED` everywhere before; gets the vertex before each on its path
     :param is_final: (n) False everywhere before; gets True for each vertex processed
-    :param heap_distances: scratch, an entry for each arc and source; likewise other heaps
+    :param heap_distances: scratch, an entry for each arc and source, as in the other arrays of the heap
     :param path: (n) gets the vertices of the path; in a search for all, those reached, in order
     :returns: number of vertices in ``path``; 0 if there is no path
     """
@@ -252,7 +254,8 @@ def bidirectional_length_path(
     :param rows: offsets, targets and weights
     :param in_rows: those of the reversed arcs
     :param forward: distance (n), parent (n) with :data:`UNREACHED` everywhere, is_final (n) with False, and
-        the three arrays of a heap, an entry for each arc and one more; likewise ``backward``
+        the three arrays of a heap, an entry for each arc and one more
+    :param backward: the same arrays for the search from the other end
     :param path: (n) gets the vertices of the path
     :param total: (1) gets the length of the path
     :returns: number of vertices of the path; 0 if there is none

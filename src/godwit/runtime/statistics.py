@@ -25,8 +25,9 @@ class RunStatistics:
         supersteps), ``"direction-optimizing"`` (BFS, SSSP), ``"pull"`` (PageRank), ``"brandes"``
         (betweenness), ``"bit-parallel"`` or ``"side by side"`` (searches from many sources at once, in the
         bits of words or each on its own), ``"depth-first"``, ``"forward-backward"`` or ``"least ids"``
-        (strong components), ``"one thread"`` (topological generations), ``"peeling"`` (core and truss
-        numbers), ``"oriented by degree"`` (triangles), ``"intersections"`` (similarity),
+        (strong components), ``"one thread"`` or ``"generation by generation"`` (topological
+        generations), ``"peeling"`` (core and truss numbers), ``"oriented by degree"`` (triangles),
+        ``"intersections"`` (similarity),
         ``"filter-kruskal"`` or ``"boruvka"`` (spanning forests), ``"random walks"``,
         ``"louvain"`` and its like (communities), or ``"step program"``
     :param seconds: time by phase, for those that happened: ``read``, ``partition``, ``place``, ``upload``

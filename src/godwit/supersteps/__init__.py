@@ -33,7 +33,7 @@ def _make_step_placement(placed: PlacedGraph) -> Any:
     from godwit.supersteps.placement import StepPlacement
 
     # Positions have 64 bits where the graph's ids have, or where 32 are too few.
-    ids = placed.graph.targets.dtype
+    ids = placed.graph.id_dtype
     return StepPlacement(
         placed.context.devices,
         placed.graph,

@@ -39,35 +39,6 @@ struct PartitionView {
     }
 };
 
-// The last row of [low, high] that begins at `arc` or before it; row `low` does.
-__device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 high, i64 arc) {
-    while (low < high) {
-        const i64 middle = low + (high - low + 1) / 2;
-        if (offsets[middle] <= arc) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    return low;
-}
-
-// For each arc of [begin, begin + count): `visit(arc, row)`. `first` and `last` bound the rows of these
-// arcs.
-template <class Visit>
-__device__ __forceinline__ void grid_visit_arcs(const i64 *offsets, i64 first, i64 last, i64 begin,
-                                                i64 count, Visit visit) {
-    const i64 warps = grid_warps();
-    for (i64 tile = grid_warp(); tile * TILE < count; tile += warps) {
-        const i64 from = begin + tile * TILE;
-        const i64 to = from + TILE < begin + count ? from + TILE : begin + count;
-        const i64 low = thread_row_of(offsets, first, last, from);
-        const i64 high = thread_row_of(offsets, low, last, to - 1);
-        for (i64 arc = from + lane_id(); arc < to; arc += WARP)
-            visit(arc, thread_row_of(offsets, low, high, arc));
-    }
-}
-
 // For each arc of [begin, begin + count) in a row of this device: `put(arc - begin, its index in own
 // rows)`.
 template <class Put>

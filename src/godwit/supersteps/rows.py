@@ -28,7 +28,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.copies import upload
 from godwit.runtime.cuda.gpu_arrays import sort_keys
-from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.memory import Buffer, HeldArray
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.worker.cuda.placement import require_room, synchronize
 
@@ -141,8 +141,7 @@ def source(id_dtype: Any, graph_ids: Any, weight_dtype: Any = None) -> str:
 def start_kernel(placement: StepPlacement, part: StepPart, name: str, *arguments: Any) -> None:
     """Start a kernel of rows.cuh on a device: on the whole GPU; ``sum_up`` as one block."""
     graph = placement.graph
-    weight_dtype = None if graph.weights is None else graph.weights.dtype
-    module = load(part.index, source(placement.id_dtype, graph.targets.dtype, weight_dtype))
+    module = load(part.index, source(placement.id_dtype, graph.id_dtype, graph.weight_dtype))
     blocks = driver.properties(part.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
     threads = _THREADS
     if name == "sum_up":
@@ -170,7 +169,7 @@ def list_vertices(placement: StepPlacement, array: DeviceArray) -> None:
 
 
 def count_rows(
-    placement: StepPlacement, offsets: Array, array: DeviceArray, *, more: int = 0
+    placement: StepPlacement, offsets: Array | HeldArray, array: DeviceArray, *, more: int = 0
 ) -> None:
     """Fill an array with the lengths of own rows.
 
@@ -234,8 +233,8 @@ class RowBuilder:
         self.arcs = [int(count) for count in arcs_per_part(self.host_offsets, placement.numbering)]
         self.id_bytes = placement.id_dtype.itemsize
         self.weight_dtype: np.dtype[Any] | None = None
-        if weighted and self.graph.weights is not None:
-            self.weight_dtype = self.graph.weights.dtype
+        if weighted:
+            self.weight_dtype = self.graph.weight_dtype
 
     def make(self) -> list[StepRows]:
         """Make the missing arrays; return the rows of each device.
@@ -273,7 +272,7 @@ class RowBuilder:
     def _require_room(self) -> None:
         graph = self.graph
         weight_bytes = 0 if self.weight_dtype is None else self.weight_dtype.itemsize
-        chunk = min(graph.arc_count, CHUNK_ARCS) * max(graph.targets.itemsize, weight_bytes)
+        chunk = min(graph.arc_count, CHUNK_ARCS) * max(graph.id_dtype.itemsize, weight_bytes)
         needs = []
         for part, arcs in zip(self.parts, self.arcs, strict=True):
             sizes = [
@@ -287,7 +286,7 @@ class RowBuilder:
                 needed += self.id_bytes * graph.vertex_count
             sorting = 0 if self.ordered else _SORT_BYTES * min(arcs, _LEAST_SORTED_ARCS)
             ends = 8 * (part.owned + 1) if self.turns else 0
-            needs.append(needed + max(graph.offsets.nbytes + ends + chunk, sorting))
+            needs.append(needed + max(8 * (graph.vertex_count + 1) + ends + chunk, sorting))
         require_room([part.index for part in self.parts], needs, spare_bytes)
 
     def _sum_lengths(self) -> None:
@@ -309,16 +308,17 @@ class RowBuilder:
         with ExitStack() as stack:
             lookups = []
             for part in self.parts:
-                offsets = stack.enter_context(Buffer(part.index, self.graph.offsets.nbytes))
-                upload(offsets, self.graph.offsets)
+                graph_offsets = self.graph.stored.arrays.offsets
+                offsets = stack.enter_context(Buffer(part.index, graph_offsets.nbytes))
+                upload(offsets, graph_offsets)
                 positions = positions_on(self.placement, part).pointer
                 view = PartitionView.of(self.placement, part)
                 lookups.append((offsets.pointer, positions, view, self.offsets[part].pointer))
             if self.targets in self.missing:
-                targets = self.graph.targets
+                targets = self.graph.stored.arrays.targets
                 self._distribute("place_targets", targets, self.targets, self.id_bytes, lookups)
             if self.weights is not None and self.weights in self.missing:
-                weights = self.graph.weights
+                weights = self.graph.stored.arrays.weights
                 assert weights is not None
                 self._distribute(
                     "place_weights", weights, self.weights, weights.itemsize, lookups
@@ -329,8 +329,9 @@ class RowBuilder:
         with ExitStack() as stack:
             lookups = []
             for part in self.parts:
-                offsets = stack.enter_context(Buffer(part.index, self.graph.offsets.nbytes))
-                upload(offsets, self.graph.offsets)
+                graph_offsets = self.graph.stored.arrays.offsets
+                offsets = stack.enter_context(Buffer(part.index, graph_offsets.nbytes))
+                upload(offsets, graph_offsets)
                 nbytes = 8 * (part.owned + 1)
                 ends = stack.enter_context(Buffer(part.index, nbytes))
                 driver.copy_peer_async(
@@ -340,11 +341,11 @@ class RowBuilder:
                 positions = positions_on(self.placement, part).pointer
                 view = PartitionView.of(self.placement, part)
                 lookups.append((offsets.pointer, positions, view, ends.pointer))
-            targets = self.graph.targets
+            targets = self.graph.stored.arrays.targets
             self._distribute("place_sources", targets, self.targets, self.id_bytes, lookups)
 
     def _distribute(
-        self, kernel: str, values: Array, array: DeviceArray, item_bytes: int,
+        self, kernel: str, values: Array | HeldArray, array: DeviceArray, item_bytes: int,
         lookups: list[tuple[Any, ...]],
     ) -> None:  # fmt: skip
         """Distribute values of the graph's arcs to the devices that own their rows.

@@ -110,7 +110,7 @@ def predecessors_of(graph: Graph, values: Array, origin: Origin) -> Predecessors
         is_reached &= values != program.identity
     state = np.full(graph.vertex_count, _IDLE, np.uint8)
     state[is_reached] = np.where(values == own, np.uint8(SETTLED), np.uint8(OPEN))[is_reached]
-    before = np.full(graph.vertex_count, -1, graph.targets.dtype)
+    before = np.full(graph.vertex_count, -1, graph.id_dtype)
     candidates = candidates_of(before)
     kinds = np.zeros(graph.arc_count, np.uint8)
     weighted = program.operators.uses_weight and graph.weights is not None
@@ -158,7 +158,7 @@ def search(graph: Graph, kinds: Array, selected: int, candidates: Array, state: 
     :param candidates: (n) predecessors, changed for open vertices (:func:`candidates_of`)
     :param state: (n) uint8, SETTLED for those that become settled
     """
-    queue = np.empty(int(np.count_nonzero(state == OPEN)), graph.targets.dtype)
+    queue = np.empty(int(np.count_nonzero(state == OPEN)), graph.id_dtype)
     run_team(
         _search, frozen(graph.offsets), frozen(graph.targets), kinds, selected, candidates, state,
         queue, threads=1,

@@ -109,7 +109,7 @@ class PlacedPart:
     :param graph: its vertices, arcs and halo
     :param values: (owned) initial values, for GPUs without those of the seeds; afterwards the result,
         unless it went to a :class:`Destination`
-    :param halo_values: (halo) likewise for halo vertices
+    :param halo_values: (halo) initial values of halo vertices: the program's identity for each
     :param fields: (owned) initial fields, or empty
     :param seeds: its initial work
     :param limit: (1) shared by all parts: worse messages are dropped
@@ -239,7 +239,7 @@ class _PartBuilder:
 def initial_state(program: VertexProgram, start: Start, graph: Graph) -> tuple[Array, Array]:
     """Return the value with which each vertex begins, shape (n), and True for those of the initial work."""
     count = graph.vertex_count
-    vertices = np.arange(count, dtype=graph.targets.dtype)
+    vertices = np.arange(count, dtype=graph.id_dtype)
     initial = start if isinstance(start, np.ndarray) else program.initial
     made = _initial_values(initial, program.identity, vertices, count, program.dtype)
     values = np.array(np.broadcast_to(made, (count,)), program.dtype)

@@ -59,7 +59,7 @@ struct SearchLayout {
     i64 order;       // Id [owned]: own vertices found by this device, level by level
     i64 taken;       // Id [owned]: own vertices found by other devices, level by level
     i64 ends;        // Id [levels]: end of each level in `order`
-    i64 taken_ends;  // Id [levels]: likewise in `taken`
+    i64 taken_ends;  // Id [levels]: end of each level in `taken`
     i64 lights;      // u8 [levels]: whether one block processed the level
     i64 inbox;       // Id [devices][capacity]
     i64 counters;    // SearchCounters

@@ -18,7 +18,7 @@ from godwit.algorithms.betweenness.result import BetweennessResult
 from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, checked_array, fail
 from godwit.algorithms.paths.weights import uses_weights
 from godwit.dtypes import Array, as_count, as_flag
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
 from godwit.runtime.cpu.compile import kernel
@@ -97,16 +97,20 @@ def verify_betweenness_centrality(
         wrong |= (centrality > 0) & ~_can_be_inner(graph)
     if wrong.any():
         v = int(np.argmax(wrong))
-        fail(f"the centrality of vertex {v} is {centrality[v]}, and {_wanted(sums[v], is_whole)}")
+        fail(
+            f"the centrality of vertex {shown(graph.ids[v])} is {centrality[v]}, and "
+            f"{_wanted(sums[v], is_whole)}"
+        )
     if edge_centrality is None or arc_sums is None:
         return
     wrong = _differ(edge_centrality, arc_sums, is_whole) | ~(edge_centrality >= 0)
     if wrong.any():
         arc = int(np.argmax(wrong))
         tail = int(np.searchsorted(graph.offsets, arc, side="right")) - 1
+        head = int(graph.targets[arc])
         fail(
-            f"the centrality of the arc {tail} -> {graph.targets[arc]} is {edge_centrality[arc]}, and "
-            f"{_wanted(arc_sums[arc], is_whole)}"
+            f"the centrality of the arc {shown(graph.ids[tail])} -> {shown(graph.ids[head])} is "
+            f"{edge_centrality[arc]}, and {_wanted(arc_sums[arc], is_whole)}"
         )
 
 

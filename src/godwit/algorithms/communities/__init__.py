@@ -1,7 +1,8 @@
 """Communities of graphs: Louvain, Leiden, label propagation, and the modularity of any communities.
 
 Sums are integers, and scores are rounded in one order, so a seed gives the same communities, bit for bit,
-for any number of threads (cpu.py says how vertices move). Communities are connected: what remains
+for any number of threads (cpu.py says how vertices move), and label propagation also on a GPU (labels.cuh;
+of several the first alone computes). Communities are connected: what remains
 unconnected in the end is divided, which only raises the modularity (Sahu, "Addressing
 internally-disconnected communities in Leiden and Louvain", 2024).
 """
@@ -9,6 +10,7 @@ internally-disconnected communities in Leiden and Louvain", 2024).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,14 +24,17 @@ from godwit.dtypes import Array, as_count, as_integer, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.facts import is_symmetric
+from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
+from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
-from godwit.worker.options import query_options
-from godwit.worker.query import GraphArgument
+from godwit.worker.options import SolverOptions, query_options
+from godwit.worker.query import GraphArgument, add_placement
 from godwit.worker.solve import make_poll
 
 _OBJECTIVES = ("modularity", "cpm")
@@ -95,7 +100,7 @@ def leiden(
     resolution: float = 1.0,
     *,
     objective: str = "modularity",
-    iterations: int = 1,
+    iterations: int = 2,
     weighted: bool | None = None,
     seed: int = 0,
     devices: DevicesArgument = None,
@@ -122,7 +127,7 @@ def leiden(
         vertices of a community costs ``resolution`` and each edge within one yields its weight; in
         directed graphs, pairs are ordered
     :param iterations: 2 and more: all begins again with the communities found, which raises the modularity
-        a little and takes as long again. With 1 it is about that of igraph's Leiden with 2 (its default)
+        a little; 1 takes about two thirds of the time of 2
     :returns: as of :func:`louvain`, and ``.quality`` by the objective
 
     Other parameters and errors are as for :func:`louvain`.
@@ -151,6 +156,7 @@ def label_propagation(
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> CommunitiesResult:
     """Find communities by label propagation: vertices take the label that most neighbours have.
 
@@ -159,7 +165,7 @@ def label_propagation(
     >>> gw.label_propagation(pairs).sizes.tolist()
     [3, 3]
 
-    The result is the same on any number of threads, on every machine.
+    The result is the same on any number of threads, on a GPU, on every machine.
 
     :param graph: arcs count in both directions
     :param variant: ``"parts"``: in each iteration a hash of seed and vertex divides the vertices into
@@ -172,6 +178,9 @@ def label_propagation(
         makes exactly so many
     :param weighted: as for :func:`louvain`
     :param seed: of the hashes; ``"cdlp"`` has no use for it
+    :param devices: None: the first GPU, if there is one, else all cores; those of :func:`louvain`, or GPUs,
+        of which the first alone computes: ``.statistics.devices`` names it
+    :param gpu: how kernels are run
     :returns: as of :func:`louvain`
 
     Other parameters and errors are as for :func:`louvain`.
@@ -181,20 +190,31 @@ def label_propagation(
     default = 100 if variant == "parts" else 10
     iterations = default if max_iterations is None else max_iterations
     iterations = as_count(iterations, "max_iterations", 0, _MOST_ITERATIONS)
-    if variant == "cdlp":
-        if weighted:
-            raise InputError("variant='cdlp' counts each arc once: weighted must be None or False")
-        return _cdlp(graph, iterations, seed, devices, timeout_s, progress, trace)
-
-    def find(level: Level, cores: Cores) -> tuple[Array, list[Array]]:
-        label = np.arange(level.vertex_count, dtype=level.ids)
-        cores.move(level, label, rounds=iterations, last=0, random_ties=True)
-        return label, []
-
-    return _find(
-        "label_propagation", graph, 1.0, "labels", find, weighted, seed, devices, timeout_s, progress,
-        trace,
-    )  # fmt: skip
+    if variant == "cdlp" and weighted:
+        raise InputError("variant='cdlp' counts each arc once: weighted must be None or False")
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress)
+    run = _LabelRun(variant == "cdlp", iterations, as_integer(seed, "seed"), options)
+    with (
+        recorded(trace, "label_propagation"),
+        query.on_gpus_or_threads(graph, devices, "label_propagation") as (plain, chosen, placed),
+    ):
+        check_options(chosen, options.gpu, "label propagation", OF_STEPS)
+        statistics = _statistics(chosen, "label_propagation")
+        arcs = query.weighted_rows(plain, False if run.is_cdlp else weighted, "label_propagation")
+        if placed is not None and plain.vertex_count > 0:
+            label = run.on_gpu(placed, arcs, statistics)
+        else:
+            label = run.on_threads(plain, arcs, chosen, statistics)
+        with statistics.phase("run"):
+            numbered = by_size(label)
+            names = None
+            if run.is_cdlp:
+                names = np.empty(int(numbered.max(initial=-1)) + 1, label.dtype)
+                names[numbered] = label
+            value = query.modularity_of(plain, arcs.rows, numbered, 1.0)
+        if placed is not None:
+            add_placement(statistics, placed, graph)
+    return CommunitiesResult(plain, numbered, [], value, value, statistics, names)
 
 
 @public
@@ -259,8 +279,10 @@ def _first_level(
     graph: Graph, arcs: WeightedRows, resolution: float, objective: str
 ) -> tuple[Level, float]:
     """Return the level of the graph itself, and the factor of scores (cpu.py)."""
-    strength = query.strengths(graph, arcs.rows)
     none = frozen(np.empty(0, np.int64))
+    if objective == "cdlp":
+        return Level(arcs.rows, (frozen(np.zeros(graph.vertex_count, np.int64)), none)), 0.0
+    strength = query.strengths(graph, arcs.rows)
     one_way = not is_symmetric(graph, weighted=len(arcs.rows.weights) > 0)
     rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
     if objective == "cpm":
@@ -283,28 +305,67 @@ def _report(statistics: RunStatistics, cores: Cores, levels: int) -> None:
     statistics.levels = levels
 
 
-def _cdlp(
-    graph: GraphArgument, iterations: int, seed: Any, devices: DevicesArgument,
-    timeout_s: float | None, progress: ProgressArgument, trace: TraceArgument,
-) -> CommunitiesResult:  # fmt: skip
-    """Find communities as Graphalytics' CDLP (Iosup et al., PVLDB 9, 2016; specification 1.0, 2.3.4)."""
-    options = query_options(timeout_s=timeout_s, progress=progress)
-    as_integer(seed, "seed")
-    plain, chosen = query.on_threads(graph, devices, "label_propagation")
-    with recorded(trace, "label_propagation"):
-        statistics = _statistics(chosen, "label_propagation")
-        poll = make_poll(options)
+@dataclass(frozen=True)
+class _LabelRun:
+    """A run of label propagation.
+
+    :param is_cdlp: as Graphalytics defines CDLP (Iosup et al., PVLDB 9, 2016; specification 1.0, 2.3.4)
+    """
+
+    is_cdlp: bool
+    iterations: int
+    seed: int
+    options: SolverOptions
+
+    def on_threads(
+        self,
+        graph: Graph,
+        arcs: WeightedRows,
+        devices: tuple[Device, ...],
+        statistics: RunStatistics,
+    ) -> Array:
+        """Return a vertex of each vertex's community, or its label of CDLP, computed on the CPU."""
+        poll = make_poll(self.options)
         with statistics.phase("run"):
-            arcs = query.weighted_rows(plain, False, "label_propagation")
-            none = frozen(np.empty(0, np.int64))
-            zeros = frozen(np.zeros(plain.vertex_count, np.int64))
-            level = Level(arcs.rows, (zeros, none))
-            backward = query.weighted_rows(plain.reverse, False, "label_propagation").rows
-            cores = Cores(level, 0.0, 0, query.thread_limit(chosen), poll)
-            label = cores.propagate(level, backward if plain.directed else None, iterations)
-            named = by_size(label)
-            names = np.empty(int(named.max(initial=-1)) + 1, label.dtype)
-            names[named] = label
-            value = query.modularity_of(plain, arcs.rows, named, 1.0)
+            level, factor = _first_level(graph, arcs, 0.0, "cdlp" if self.is_cdlp else "labels")
+            cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
+            if self.is_cdlp:
+                backward = None
+                if graph.directed:
+                    backward = query.weighted_rows(graph.reverse, False, "label_propagation").rows
+                label = cores.propagate(level, backward, self.iterations)
+            else:
+                label = np.arange(level.vertex_count, dtype=level.ids)
+                cores.move(level, label, rounds=self.iterations, last=0, random_ties=True)
+                label = cores.split(level, frozen(label))
         _report(statistics, cores, 1)
-    return CommunitiesResult(plain, named, [], value, value, statistics, names)
+        return label
+
+    def on_gpu(self, placed: PlacedGraph, arcs: WeightedRows, statistics: RunStatistics) -> Array:
+        """Return the same, computed on the first GPU."""
+        from godwit.algorithms.communities.cuda import labels_on_gpu
+
+        placed.check_all_duplicated("label propagation runs")
+        weighted = len(arcs.rows.weights) > 0
+        if weighted:
+            placed = query.with_integer_weights(placed, arcs.rows.weights)
+        poll = make_poll(self.options)
+        steps = place_positions(placed)
+        with statistics.phase("run"):
+            outcome = steps.run_on_first(
+                lambda whole: labels_on_gpu(
+                    whole,
+                    weighted,
+                    self.is_cdlp,
+                    self.iterations,
+                    self.seed,
+                    self.options.gpu,
+                    poll,
+                )
+            )
+        statistics.begin_on(statistics.devices[:1])
+        statistics.split_run(outcome.seconds)
+        statistics.rounds[:] = outcome.supersteps
+        statistics.processed_items[0] = outcome.visited
+        statistics.levels = 1
+        return outcome.label

@@ -34,7 +34,7 @@ from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range,
 
 CHUNK = 64
 """Vertices that a thread claims at a time."""
-MOST_CLASSES = 64
+MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
 PREFETCHED_ARCS = 8
 """Arcs of a row that are prefetched."""

@@ -23,8 +23,10 @@ from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
 
 _LEAST_CLASSES = 8
 """Classes of a round where rows are short: more lead to better communities, but rows are read in pieces."""
-_SMALL_VERTICES = 4096
-"""Vertices up to which a round has all classes."""
+LABEL_CLASSES = 64
+"""Classes of a round where rows are long, and of label propagation."""
+_SMALL_VERTICES = 1 << 16
+"""Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
 _MOST_ROUNDS = 32
 _LAST_MOVES = 256
 """A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
@@ -104,12 +106,12 @@ class Cores:
         self.rounds = 0
 
     def _threads_for(self, level: Level) -> int:
-        is_small = level.vertex_count < cpu.MOST_CLASSES * cpu.ALONE_VERTICES
+        is_small = level.vertex_count < LABEL_CLASSES * cpu.ALONE_VERTICES
         return 1 if is_small or len(level.rows.targets) < SMALL_ARCS else self._threads
 
     def _next_seed(self) -> np.uint64:
         """Return another seed at each call."""
-        self._word = (self._word + _NEXT_SEED) % 2**64
+        self._word = first_word(self._word)
         return np.uint64(self._word)
 
     def _run(
@@ -128,14 +130,13 @@ class Cores:
         self.visits += int(tally[3])
         return found
 
-    def _scratch(self, level: Level, active: Array) -> tuple[Any, ...]:
-        """Return what rounds need: active vertices, and arrays from ``order`` to ``classes`` (cpu.py)."""
-        n, rows = level.vertex_count, level.rows
-        classes = _LEAST_CLASSES
-        while classes < cpu.MOST_CLASSES and (
-            n <= _SMALL_VERTICES or classes * n < 2 * len(rows.targets)
-        ):
-            classes *= 2
+    def _scratch(self, level: Level, active: Array, most: int) -> tuple[Any, ...]:
+        """Return what rounds need: active vertices, and arrays from ``order`` to ``classes`` (cpu.py).
+
+        :param most: classes where there are few vertices
+        """
+        n = level.vertex_count
+        classes = class_count(n, len(level.rows.targets), most)
         return (
             active, np.empty(n, level.ids), np.empty(n, level.ids),
             np.zeros((self._threads_for(level), cpu.MOST_CLASSES), np.int64),
@@ -163,7 +164,8 @@ class Cores:
         n, rows = level.vertex_count, level.rows
         total = level.totals(label, n)
         tallies = np.zeros(4, np.int64)
-        scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8))
+        most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
+        scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8), most)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, label, total, *scratch, rounds,
             n // _LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
@@ -176,7 +178,7 @@ class Cores:
         part = np.arange(n, dtype=level.ids)
         self._run(
             cpu.refine_communities, level, *level.rows, level.mass, label, total,
-            *self._scratch(level, np.ones(n, np.uint8)), part,
+            *self._scratch(level, np.ones(n, np.uint8), cpu.MOST_CLASSES), part,
             tuple(map(np.array, level.mass)), np.zeros(n, np.uint8),
         )  # fmt: skip
         return part
@@ -231,6 +233,24 @@ class Cores:
         parent = np.empty(level.vertex_count, level.ids)
         self._run(cpu.split_communities, level, *level.rows[:3], label, parent)
         return parent
+
+
+def first_word(seed: int) -> int:
+    """Return the seed of the first rounds of a run: 64 bits."""
+    return (seed + _NEXT_SEED) % 2**64
+
+
+def class_count(vertices: int, arcs: int, most: int) -> int:
+    """Return the number of classes of a round.
+
+    :param most: of few vertices
+    """
+    if vertices <= _SMALL_VERTICES:
+        return most
+    classes = _LEAST_CLASSES
+    while classes < LABEL_CLASSES and classes * vertices < 2 * arcs:
+        classes *= 2
+    return classes
 
 
 def louvain_levels(level: Level, cores: Cores) -> tuple[Array, list[Array]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import Rows, require_memory, thread_count_for
 from godwit.graph.transform import symmetrized
-from godwit.placement import PlacedGraph
+from godwit.placement import PlacedGraph, default_step_devices, place_for_one_query
 from godwit.runtime.cpu.team import run_team
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
@@ -43,6 +45,29 @@ class WeightedRows:
             return math.ldexp(number, self.exponent)
         except OverflowError:
             return math.inf
+
+
+@contextmanager
+def on_gpus_or_threads(
+    graph: GraphArgument, devices: DevicesArgument, what: str
+) -> Iterator[tuple[Graph, tuple[Device, ...], PlacedGraph | None]]:
+    """Yield a graph, devices, and its placement on GPUs or None: then devices are of the CPU.
+
+    :param what: name of the algorithm in error messages
+    """
+    if isinstance(graph, PlacedGraph):
+        graph.check_open()
+        if devices is None and graph.context.devices[0].kind == "cuda":
+            yield graph.graph, graph.context.devices, graph
+            return
+    elif isinstance(graph, Graph):
+        chosen = resolve_devices(default_step_devices(graph) if devices is None else devices)
+        if chosen[0].kind == "cuda":
+            names = [device.name for device in chosen]
+            with place_for_one_query(graph, names, None) as placed:
+                yield graph, placed.context.devices, placed
+            return
+    yield (*on_threads(graph, devices, what), None)
 
 
 def on_threads(
@@ -102,6 +127,13 @@ def weighted_rows(graph: Graph, weighted: Any, what: str) -> WeightedRows:
     if len(weights) == 0:
         weights = none
     return WeightedRows(cpu.Rows(begins, ends, graph.targets, weights), exponent)
+
+
+def with_integer_weights(placed: PlacedGraph, weights: Array) -> PlacedGraph:
+    """Return a placed graph whose weights are those of :func:`weighted_rows`."""
+    graph = placed.graph
+    made = graph.cached("graph of integer weights", lambda: graph.with_weights(weights))
+    return placed.reweighted(made)
 
 
 def _integer_weights(graph: Graph, what: str) -> tuple[Array, int]:

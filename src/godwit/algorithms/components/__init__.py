@@ -350,7 +350,7 @@ def _find_resident(
         check_components(used, options.gpu)
         statistics = RunStatistics(tuple(one.name for one in used), query.method)
         if plain.vertex_count == 0:
-            label: Any = np.empty(0, plain.targets.dtype)
+            label: Any = np.empty(0, plain.id_dtype)
         elif placed is not None:
             label = _label_on_gpus(placed, query, statistics, options)
         else:
@@ -376,7 +376,7 @@ def _label_on_gpus(
 ) -> Any:
     from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
 
-    n, dtype = placed.graph.vertex_count, placed.graph.targets.dtype
+    n, dtype = placed.graph.vertex_count, placed.graph.id_dtype
     if options.location.gpu is None:
         require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
     is_sampled = query.method == "afforest"
@@ -437,7 +437,7 @@ def _propagate_labels(
             "the placed graph is directed, and labels go one way along arcs: place graph.symmetrize()"
         )
     with placed_for_query(graph, devices, None) as placed:
-        solution = solve(_label_propagation(plain.targets.dtype), placed, "all", options)
+        solution = solve(_label_propagation(plain.id_dtype), placed, "all", options)
         add_placement(solution.statistics, placed, graph)
     return ComponentsResult(
         plain,

@@ -216,11 +216,13 @@ struct Forest {
 
     // Make the ancestors `jumps` steps up the parents: the roots, if that is enough and no link is running.
     // Each step is written, so that others take shortcuts and a path is compressed in logarithmic time.
-    // `known` is a root that is not read again: the root of most vertices is a single address.
-    __device__ __forceinline__ void thread_compress(const Id (&vertices)[BATCH],
-                                                    const bool (&there)[BATCH], u64 jumps, Id known,
-                                                    Id (&roots)[BATCH]) const {
+    // `known` is a root that is not read again: the root of most vertices is a single address. Return the number of
+    // vertices whose roots are further.
+    __device__ __forceinline__ u32 thread_compress(const Id (&vertices)[BATCH],
+                                                   const bool (&there)[BATCH], u64 jumps, Id known,
+                                                   Id (&roots)[BATCH]) const {
         Id next[BATCH];
+        u32 further = 0;
 #pragma unroll
         for (u32 i = 0; i < BATCH; i++) roots[i] = parent_of(vertices[i]);
 #pragma unroll
@@ -233,7 +235,9 @@ struct Forest {
                 roots[i] = next[i];
                 next[i] = roots[i] == known ? known : parent_of(roots[i]);
             }
+            further += next[i] != roots[i];
         }
+        return further;
     }
 
     // Compress one vertex to its root, which becomes `known` if the vertex is not a root.

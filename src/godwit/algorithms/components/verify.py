@@ -7,7 +7,7 @@ is larger than its vertex, that vertex is the smallest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -17,7 +17,7 @@ from godwit.algorithms.checks import BLOCK_ARCS, arc_blocks, checked_array, fail
 from godwit.algorithms.components import EdgesArgument
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.dtypes import Array
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.io.edge_sources import EdgeChunks, EdgeText, as_edges
 from godwit.runtime.cpu.compile import kernel
@@ -42,7 +42,9 @@ def verify_connected_components(
     """
     label = label.label if isinstance(label, ComponentsResult) else label
     if isinstance(graph, Graph):
-        _check_edges(_rows_of(graph), checked_array(label, graph.vertex_count, "label", "iu"))
+        label = checked_array(label, graph.vertex_count, "label", "iu")
+        ids = graph.ids
+        _check_edges(_rows_of(graph), label, lambda vertex: shown(ids[vertex]))
         return
     with closing(as_edges(graph, edge_dtype, columns)) as edges:
         count = len(edges.survey(None)) if isinstance(edges, EdgeText) else np.size(label)
@@ -65,18 +67,28 @@ def _rows_of_edges(edges: Any) -> Iterator[tuple[Array, Array]]:
         yield rows[:, 0], rows[:, 1]
 
 
-def _check_edges(blocks: Iterator[tuple[Array, Array]], label: Array) -> None:
+def _check_edges(
+    blocks: Iterator[tuple[Array, Array]], label: Array, name: Callable[[int], str] = str
+) -> None:
+    """Check labels by blocks of edges.
+
+    :param name: returns the id of a vertex as messages show it
+    """
     n = len(label)
     vertices = np.arange(n)
     wrong = (label < 0) | (label > vertices)
     if wrong.any():
         v = int(np.argmax(wrong))
-        fail(f"vertex {v} has label {label[v]}, which is not the smallest vertex of its component")
+        fail(
+            f"vertex {name(v)} has label {label[v]}, which is not the smallest vertex of its component"
+        )
     wrong = label[label] != label
     if wrong.any():
         v = int(np.argmax(wrong))
-        name = int(label[v])
-        fail(f"vertex {v} has label {name}, but vertex {name} has label {label[name]}")
+        first = int(label[v])
+        fail(
+            f"vertex {name(v)} has label {first}, but vertex {name(first)} has label {label[first]}"
+        )
     parent = np.arange(n)
     for sources, targets in blocks:
         tails, heads = sources.astype(np.int64), targets.astype(np.int64)
@@ -90,13 +102,16 @@ def _check_edges(blocks: Iterator[tuple[Array, Array]], label: Array) -> None:
         if wrong.any():
             arc = int(np.argmax(wrong))
             u, v = int(tails[arc]), int(heads[arc])
-            fail(f"the arc {u} -> {v} leads from label {label[u]} to label {label[v]}")
+            fail(f"the arc {name(u)} -> {name(v)} leads from label {label[u]} to label {label[v]}")
         _join(parent, tails, heads)
     _compress(parent)
     wrong = parent != parent[label]
     if wrong.any():
         v = int(np.argmax(wrong))
-        fail(f"vertex {v} has label {label[v]}, but no arcs connect it with vertex {label[v]}")
+        fail(
+            f"vertex {name(v)} has label {label[v]}, but no arcs connect it with vertex "
+            f"{name(int(label[v]))}"
+        )
 
 
 @kernel

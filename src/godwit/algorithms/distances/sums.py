@@ -39,7 +39,7 @@ class SumQuery:
 
     :param graph: the graph
     :param vertices: int64 (k) distinct vertices, or None for all
-    :param others: int64, likewise
+    :param others: int64 (m) distinct vertices, or None for all
     :param weighted: lengths by weights, which have been checked; False: numbers of arcs
     :param outward: distances from the vertices to the others; False: from the others to the vertices
     """

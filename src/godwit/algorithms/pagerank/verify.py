@@ -19,7 +19,7 @@ from godwit.algorithms.checks import arc_blocks, check_finite, check_graph, chec
 from godwit.algorithms.pagerank.result import PageRankResult
 from godwit.algorithms.pagerank.settings import Distribution, RankSettings
 from godwit.dtypes import Array, as_float
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 
 _ROUNDINGS = 64
@@ -73,7 +73,7 @@ def verify_pagerank(
         v = int(np.argmax(change))
         fail(
             f"one more step changes the ranks by {residual:.6g} in sum, more than {tolerance:.3g}; that of "
-            f"vertex {v} most, from {values[v]} to {expected[v]}"
+            f"vertex {shown(graph.ids[v])} most, from {values[v]} to {expected[v]}"
         )
 
 

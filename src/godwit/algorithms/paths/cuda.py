@@ -121,10 +121,9 @@ def predecessors_on_gpus(
     sources = np.unique(np.asarray(sources, np.int64))
     placement = place_parts(placed)
     assert placement is not None
-    unit = unit_lengths or graph.weights is None
-    length_dtype = None if unit or graph.weights is None else graph.weights.dtype
-    pulls = is_known_symmetric(graph, weighted=not unit)
-    kind = PassKind(graph.targets.dtype, np.dtype(distance.dtype), length_dtype, pulls)
+    length_dtype = None if unit_lengths else graph.weight_dtype
+    pulls = is_known_symmetric(graph, weighted=length_dtype is not None)
+    kind = PassKind(graph.id_dtype, np.dtype(distance.dtype), length_dtype, pulls)
     with held_gpus(placement.indexes + ([] if location.gpu is None else [location.gpu])):
         if placement.closed:
             raise ClosedContextError(CLOSED)
@@ -171,8 +170,9 @@ class _Endpoint:
         arguments["offsets"] = rooms.offsets.buffer.pointer
         arguments["targets"] = rooms.targets.buffer.pointer
         if kind.length_dtype is not None:
-            assert graph.weights is not None
-            arguments["lengths"] = rooms.weights.resident(graph.weights).pointer
+            weights = graph.stored.arrays.weights
+            assert weights is not None
+            arguments["lengths"] = rooms.weights.resident(weights).pointer
         if not is_alone:
             vertices = np.concatenate([graph.vertices, graph.halo_vertices])
             of_locals = kept(vertices.nbytes)

@@ -58,7 +58,7 @@ def predecessors(
     :param threads: limit; by default all that the process may use. Small graphs use one
     :returns: (n), dtype of the graph's ids; -1 for sources and vertices that were not reached
     """
-    ids = graph.targets.dtype
+    ids = graph.id_dtype
     predecessor = np.empty(graph.vertex_count, ids)
     if graph.vertex_count == 0:
         return predecessor

@@ -31,7 +31,7 @@ import numpy as np
 from godwit.algorithms.checks import arc_blocks, check_graph, checked_array, fail, first_true
 from godwit.algorithms.paths.result import PathResult, check_cutoff
 from godwit.dtypes import Array
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
 
@@ -207,19 +207,25 @@ class _Verifier:
             tight = self.is_tight(sums, self.comparable[heads])
             yield self.as_ids(tails[tight], heads[tight])
 
+    def name(self, vertex: int) -> str:
+        """Return the id of a vertex as messages show it."""
+        return shown(self.graph.ids[vertex])
+
     def check_values(self) -> None:
         """Check that sources are at 0, and distances within [0, cutoff]."""
         wrong = self.is_source & (self.distance != 0)
         if (v := first_true(wrong)) is not None:
-            fail(f"source {v} must be at distance 0, is at {self.distance[v]}")
+            fail(f"source {self.name(v)} must be at distance 0, is at {self.distance[v]}")
         wrong = ~(self.distance >= 0)
         if (v := first_true(wrong)) is not None:
-            fail(f"vertex {v} is at distance {self.distance[v]}")
+            fail(f"vertex {self.name(v)} is at distance {self.distance[v]}")
         if self.cutoff is not None:
             wrong = self.reached & (self.distance > self.cutoff)
             if wrong.any():
                 v = int(np.argmax(wrong))
-                fail(f"vertex {v} is at {self.distance[v]}, beyond the cutoff of {self.cutoff}")
+                fail(
+                    f"vertex {self.name(v)} is at {self.distance[v]}, beyond the cutoff of {self.cutoff}"
+                )
 
     def check_not_too_far(self, tails: Array, heads: Array, sums: Array) -> None:
         """Check that no head of an arc is farther away than its tail plus the arc."""
@@ -238,7 +244,8 @@ class _Verifier:
         arc = int(np.argmax(wrong))
         u, v = int(tails[arc]), int(heads[arc])
         has = f"is at {self.distance[v]}" if self.reached[v] else "was not reached"
-        fail(f"vertex {v} {has}, but the arc {u} -> {v} reaches it at {sums[arc]}")
+        head = self.name(v)
+        fail(f"vertex {head} {has}, but the arc {self.name(u)} -> {head} reaches it at {sums[arc]}")
 
     def check_support(self, supported: Array, level_arcs: list[tuple[Array, Array]]) -> None:
         """Check that tight arcs lead from sources to every reached vertex."""
@@ -249,7 +256,8 @@ class _Verifier:
         wrong = self.reached & ~supported
         if (v := first_true(wrong)) is not None:
             fail(
-                f"vertex {v} is at {self.distance[v]}, but no shortest path from a source ends there"
+                f"vertex {self.name(v)} is at {self.distance[v]}, but no shortest path from a "
+                "source ends there"
             )
 
     def check_predecessors(self, has_tight_arc: Array) -> None:
@@ -261,23 +269,27 @@ class _Verifier:
         wrong = ~has_one & (before != -1)
         if (v := first_true(wrong)) is not None:
             kind = "source" if self.is_source[v] else "unreached vertex"
-            fail(f"{kind} {v} must have predecessor -1, has {before[v]}")
+            fail(f"{kind} {self.name(v)} must have predecessor -1, has {before[v]}")
         wrong = has_one & ((before < 0) | (before >= n))
         if (v := first_true(wrong)) is not None:
-            fail(f"vertex {v} must have a predecessor in [0, {n}), has {before[v]}")
+            fail(f"vertex {self.name(v)} must have a predecessor in [0, {n}), has {before[v]}")
         wrong = has_one & ~has_tight_arc
         if (v := first_true(wrong)) is not None:
             u = int(before[v])
             row = self.graph.targets[self.graph.offsets[u] : self.graph.offsets[u + 1]]
             fault = "is not tight" if (row == v).any() else "is not in the graph"
-            fail(f"the arc {u} -> {v} from the predecessor of {v} {fault}")
+            head = self.name(v)
+            fail(f"the arc {self.name(u)} -> {head} from the predecessor of {head} {fault}")
         # Pointer doubling: after k steps `at` is 2**k predecessors back, or at a source.
         at = np.where(has_one, before, np.arange(n)).astype(np.int64)
         for _ in range(n.bit_length()):
             at = at[at]
         wrong = has_one & ~self.is_source[at]
         if (v := first_true(wrong)) is not None:
-            fail(f"the predecessors of vertex {v} go round in a cycle through {at[v]}")
+            fail(
+                f"the predecessors of vertex {self.name(v)} go round in a cycle through "
+                f"{self.name(int(at[v]))}"
+            )
 
 
 def _reachable(start: Array, blocks: list[tuple[Array, Array]]) -> Array:

@@ -19,7 +19,7 @@ from godwit.algorithms.power_iteration.query import (
 )
 from godwit.algorithms.power_iteration.result import CentralityResult, HitsResult
 from godwit.dtypes import Array, as_flag, as_positive_number
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 
 _ROUNDING = 1e-12
@@ -48,7 +48,7 @@ def verify_eigenvector_centrality(
     _check_norm(values, "centralities")
     factor = power_of_two(max(1.0, largest_weight(graph)))  # large weights do not overflow
     stepped = factor * values + _sums(graph, values, is_weighted, factor)
-    _compare(values, scaled_to_unit(stepped), tolerance, "centralities")
+    _compare(graph, values, scaled_to_unit(stepped), tolerance, "centralities")
 
 
 def verify_katz_centrality(
@@ -84,7 +84,7 @@ def verify_katz_centrality(
         square = float((own * own).sum())
         scale = float((own * constant).sum()) / square if square > 0 else 1.0
         values, own = values * scale, own * scale
-    _compare(values, values + (constant - own), tolerance, "centralities")
+    _compare(graph, values, values + (constant - own), tolerance, "centralities")
 
 
 def verify_hits(
@@ -129,11 +129,11 @@ def verify_hits(
     sums = _sums(graph.reverse, found, is_weighted)
     if normalized and sums.any():
         sums = sums / sums.sum()
-    _compare(found_hubs, sums, 0.0, "hubs")
+    _compare(graph, found_hubs, sums, 0.0, "hubs")
     factor = power_of_two(largest_weight(graph))
     unit, stepped = scaled_to_unit(found), _sums(graph, found_hubs, is_weighted, factor)
     if stepped.any():
-        _compare(unit, scaled_to_unit(stepped), tolerance, "authorities")
+        _compare(graph, unit, scaled_to_unit(stepped), tolerance, "authorities")
 
 
 def _checked(values: Array | CentralityResult, graph: Graph, name: str) -> Array:
@@ -141,7 +141,7 @@ def _checked(values: Array | CentralityResult, graph: Graph, name: str) -> Array
     values = values.centrality if isinstance(values, CentralityResult) else values
     checked = checked_array(values, graph.vertex_count, name, "f").astype(np.float64)
     if (v := first_true(~np.isfinite(checked))) is not None:
-        fail(f"{name} of vertex {v} is {checked[v]}")
+        fail(f"{name} of vertex {shown(graph.ids[v])} is {checked[v]}")
     return checked
 
 
@@ -162,7 +162,7 @@ def _sums(graph: Graph, values: Array, weighted: bool, factor: float = 1.0) -> A
     return sums
 
 
-def _compare(values: Array, stepped: Array, tolerance: float, what: str) -> None:
+def _compare(graph: Graph, values: Array, stepped: Array, tolerance: float, what: str) -> None:
     """Raise VerificationError if values differ by more than a tolerance on average."""
     change = np.abs(stepped - values)
     allowed = tolerance + _ROUNDING * float(np.abs(values).max(initial=0.0))
@@ -170,5 +170,6 @@ def _compare(values: Array, stepped: Array, tolerance: float, what: str) -> None
         v = int(np.argmax(change))
         fail(
             f"one more iteration changes the {what} by {float(change.mean()):.6g} on average, more than "
-            f"{tolerance:.3g}; that of vertex {v} most, from {values[v]} to {stepped[v]}"
+            f"{tolerance:.3g}; that of vertex {shown(graph.ids[v])} most, from {values[v]} to "
+            f"{stepped[v]}"
         )

@@ -125,7 +125,7 @@ def run_walks(
         used = (device,) if placed is None else placed.context.devices
         check_options(used, options.gpu, "random walks")
         rows, columns = query.shape
-        dtype = query.graph.targets.dtype
+        dtype = query.graph.id_dtype
         require_memory(
             rows * columns * dtype.itemsize, f"an array of {rows:,} walks of {query.length:,} steps"
         )

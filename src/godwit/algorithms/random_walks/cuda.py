@@ -108,7 +108,7 @@ def _walk_on(
 ) -> tuple[Array, dict[str, float]]:
     """Do all walks on a placement of one device, or on copies."""
     first, *others = target.placements
-    dtype = query.graph.targets.dtype
+    dtype = query.graph.id_dtype
     walks, columns = query.shape
     result, _ = new_host_array(walks * columns, dtype, target.indexes)
     # A plan points to the arrays of all placements, and is kept with the first.
@@ -145,7 +145,7 @@ class _WalkPlan(StepPlan[StepPlacement | StepCopies]):
     """Walks on a placement with one device, or on copies."""
 
     def __init__(self, target: Placed, query: WalkQuery, gpu: GpuOptions) -> None:
-        dtype = query.graph.targets.dtype
+        dtype = query.graph.id_dtype
         super().__init__(target, source(dtype), np.zeros(len(target.parts), ARGUMENTS), gpu)
         self._owners = list(target.placements)
         self._arrays = [owner.kept(WalkArrays) for owner in self._owners]

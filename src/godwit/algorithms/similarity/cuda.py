@@ -277,7 +277,7 @@ class _Query:
         """Allocate the arrays of a device, and upload the rows if it does not have them."""
         arrays = _with_rows(owner)
         hubs = _hubs(owner.graph)
-        ids = owner.graph.targets.itemsize
+        ids = owner.graph.id_dtype.itemsize
         is_new = not arrays.hub_of
         owner.reserve(
             (arrays.terms, [max(8, self._terms.nbytes)]),
@@ -314,7 +314,7 @@ def _hubs(graph: Graph) -> Array:
     """Return the vertices of high degree, dtype of the targets: found once."""
 
     def find() -> Array:
-        return np.flatnonzero(np.diff(graph.offsets) >= HUB_DEGREE).astype(graph.targets.dtype)
+        return np.flatnonzero(np.diff(graph.offsets) >= HUB_DEGREE).astype(graph.id_dtype)
 
     found: Array = graph.cached(("hubs", HUB_DEGREE), find)
     return found
@@ -342,7 +342,7 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
     def __init__(self, target: Placed, gpu: GpuOptions) -> None:
         first = target.placements[0]
         graph = first.graph
-        text = source(graph.targets.dtype)
+        text = source(graph.id_dtype)
         arguments = np.zeros(len(target.parts), ARGUMENTS)
         super().__init__(target, text, arguments, gpu, threads=THREADS)
         sums_bytes = 8 * self._threads
@@ -456,7 +456,7 @@ class _NeighboursQuery:
         """Allocate the arrays of a device; new sums are zeros."""
         arrays = _with_rows(owner)
         (part,) = owner.parts
-        ids = owner.graph.targets.itemsize
+        ids = owner.graph.id_dtype.itemsize
         owner.reserve(
             (arrays.terms, [max(8, self._terms.nbytes)]),
             (arrays.pairs, [2 * ids * room]),
@@ -481,7 +481,7 @@ class _NeighboursQuery:
 
     def _sorted(self, target: Placed, counts: Sequence[int]) -> tuple[Array, Array]:
         """Return the pairs of all devices, ascending, and their scores."""
-        dtype = target.placements[0].graph.targets.dtype
+        dtype = target.placements[0].graph.id_dtype
         pairs, scores = [], []
         for owner, count in zip(target.placements, counts, strict=True):
             arrays = owner.kept(_SimilarityArrays)
@@ -497,7 +497,7 @@ class _NeighboursPlan(StepPlan[StepPlacement | StepCopies]):
 
     def __init__(self, target: Placed, gpu: GpuOptions) -> None:
         first = target.placements[0]
-        ids = first.graph.targets.dtype
+        ids = first.graph.id_dtype
         arguments = np.zeros(len(target.parts), NEIGHBOURS_ARGUMENTS)
         super().__init__(target, neighbours_source(ids), arguments, gpu, threads=NEIGHBOURS_THREADS)
         n = first.vertex_count

@@ -6,21 +6,21 @@
 // (PACKED); else they are lowered one after the other.
 //
 // In a round every tree, named by its root, chooses its least edge to another tree: each edge lowers the choices
-// of both ends' roots by atomicMin. Chosen edges belong to the forest (cut property) and close no cycle, as the
-// order has no ties, so JOIN links the trees of each by the hooks of union_find.cuh, and sets the edge's bit. The
-// next round lists the edges whose ends still have different roots, with these roots as ends. After Fallin,
+// of both ends' roots by atomicMin. Chosen edges belong to the forest (cut property) and close no cycle but those of
+// two trees that chose the same edge, as the order has no ties. So JOIN makes the other end of its choice each
+// root's parent, without atomics, but for one of such two, and sets the edge's bit. The next round lists the edges
+// whose ends have different roots, with these roots as ends. Parents may form chains as long as the graph, so roots
+// are looked for JUMPS steps up, and paths compressed, in as many supersteps as it takes. After Fallin,
 // Gonzalez, Seo, Burtscher: A High-Performance MST Implementation for GPUs (ECL-MST), SC 2023.
 //
 // In graphs with many edges the lightest, up to a pivot, come first; of the others only those are listed whose
 // ends are in different trees then (filter-Kruskal: Osipov, Sanders, Singler, ALENEX 2009).
 //
 // The first round needs no list where rows are sorted by target (and PACKED): every vertex is a root, and its edges
-// are its row. It is taken in graphs with a pivot only: on a road its links, one for each vertex, took 7.5 ms where
-// those by a list take 4.5 (one H100; rmat22_16: 10.2 ms in all without, 6.5 with it). The arcs of a row to
-// smaller vertices come first, in the order of these, as do the ids of their edges; then those to greater ones,
-// whose ids are their own. So the arc of least (key, index) is that of the edge of least (key, id), which is
-// looked for in the row of the smaller end. A vertex whose edge is not found in a few steps, behind parallel
-// ones, chooses none: any part of the choices may be linked.
+// are its row. The arcs of a row to smaller vertices come first, in the order of these, as do the ids of their
+// edges; then those to greater ones, whose ids are their own. So the arc of least (key, index) is that of the edge
+// of least (key, id), which is looked for in the row of the smaller end. A vertex whose edge is not found in a few
+// steps, behind parallel ones, chooses none: any part of the choices may be linked.
 //
 // There are two arrays of choices. A round uses one, and its JOIN resets the other: each root of the round once,
 // by the edge it chose. The roots of the next round are among them.
@@ -50,11 +50,12 @@ enum ForestPhase : u32 {
     FLATTEN_TREES
 };
 enum ForestState : u32 { LISTED, TURN, IS_HEAVY, JOINED, NEEDED };
-enum ForestCount : u32 { EDGES_DONE, EDGES_LISTED, TREES_JOINED };
+enum ForestCount : u32 { EDGES_DONE, EDGES_LISTED, TREES_JOINED, ROOTS_FURTHER };
 
 constexpr i64 NO_KEY = 0x7fffffffffffffff;
 constexpr i64 SEARCHED_ARCS = 8;  // from where a binary search ends
 constexpr u64 NO_CHOICE = ~0ull;
+constexpr u64 JUMPS = 32;  // of a vertex in a superstep: a chain may be as long as the graph
 
 struct Edge {
     Id u;  // roots of the ends, at the time of listing
@@ -178,18 +179,19 @@ struct Trees {
             arguments.marks[word] = 0;
     }
 
-    // Make roots the parents of all vertices; return how many of the lane's are no roots.
-    __device__ __forceinline__ u64 team_flatten(const Team &team) const {
+    // Make roots the parents of all vertices, as far as JUMPS steps reach; count those of the lane that are no roots,
+    // and those whose roots are further.
+    __device__ __forceinline__ void team_flatten(const Team &team, u64 &joined,
+                                                 u64 &further) const {
         const Choices chosen = choices(0);
         const i64 apart = static_cast<i64>(team.threads());
-        u64 joined = 0;
         thread_visit_batches(
             static_cast<i64>(team.thread()), [&] { return apart; }, active,
             [&](const i64(&indexes)[BATCH], const bool (&there)[BATCH]) {
                 Id vertices[BATCH], roots[BATCH];
 #pragma unroll
                 for (u32 i = 0; i < BATCH; i++) vertices[i] = static_cast<Id>(indexes[i]);
-                forest.thread_compress(vertices, there, TO_THE_ROOT, 0, roots);
+                further += forest.thread_compress(vertices, there, JUMPS, 0, roots);
 #pragma unroll
                 for (u32 i = 0; i < BATCH; i++) {
                     const bool is_root = roots[i] == vertices[i];
@@ -197,7 +199,6 @@ struct Trees {
                     joined += there[i] && !is_root;
                 }
             });
-        return joined;
     }
 
     // Return one of the arcs [low, high) of a sorted row, at most SEARCHED_ARCS / 2 before the first of them to a
@@ -275,11 +276,12 @@ struct Trees {
         schedule.team_finish(team, block, arguments.has_long_rows, visit);
     }
 
-    // Return the id of the edge that an arc of a vertex' row stands for: its own, or that of the first arc from the
-    // target of the same key; -1 if that is not found.
-    __device__ __forceinline__ i64 thread_id_of(Id vertex, i64 arc, Id target) const {
+    // Return the id of the edge that an arc of a vertex' row stands for: its own, or that of the opposite arc,
+    // which is looked for if it is -1: the first arc from the target of the same key; -1 if that is not found.
+    __device__ __forceinline__ i64 thread_id_of(Id vertex, i64 arc, Id target, i64 opposite) const {
         const Id own = arguments.vertices[vertex];
         if (own < arguments.vertices[target]) return arc + arguments.shifts[vertex];
+        if (opposite >= 0) return opposite + arguments.shifts[target];
         const i64 *offsets = arguments.rows.offsets;
         const i64 end = offsets[target + 1];
         const i64 low = thread_arc_near(offsets[target], end, own);
@@ -295,37 +297,44 @@ struct Trees {
         return -1;
     }
 
+    // Make the vertex that each vertex chose its parent, but of two that chose each other only that of the larger;
+    // vertex 0 stays a root, as union_find.cuh demands. Return the number of the lane's choices.
     __device__ __forceinline__ u64 team_join_choices(const Team &team) const {
         const u64 *words = choices(0).words;
+        const Id *targets = arguments.rows.targets;
         u64 linked = 0;
         const i64 apart = static_cast<i64>(team.threads());
         thread_visit_batches(
             static_cast<i64>(team.thread()), [&] { return apart; }, active,
             [&](const i64(&vertices)[BATCH], const bool (&there)[BATCH]) {
-                i64 arcs[BATCH];
-                Id from[BATCH], to[BATCH];
+                i64 arcs[BATCH], back_arcs[BATCH];
+                Id to[BATCH], back[BATCH];
                 bool wanted[BATCH];
 #pragma unroll
                 for (u32 i = 0; i < BATCH; i++) {
-                    const u64 word = there[i] ? words[vertices[i]] : NO_CHOICE;
-                    wanted[i] = word != NO_CHOICE;
+                    const u64 word = words[vertices[i]];
+                    wanted[i] = there[i] && vertices[i] != 0 && word != NO_CHOICE;
                     arcs[i] = static_cast<i64>(word & 0xffffffffull);
                 }
 #pragma unroll
-                for (u32 i = 0; i < BATCH; i++) {
-                    from[i] = static_cast<Id>(vertices[i]);
-                    to[i] = wanted[i] ? arguments.rows.targets[arcs[i]] : from[i];
-                }
+                for (u32 i = 0; i < BATCH; i++) to[i] = wanted[i] ? targets[arcs[i]] : 0;
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++)
+                    back_arcs[i] = wanted[i] ? static_cast<i64>(words[to[i]] & 0xffffffffull) : 0;
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) back[i] = wanted[i] ? targets[back_arcs[i]] : 0;
 #pragma unroll
                 for (u32 i = 0; i < BATCH; i++) {
-                    if (!wanted[i]) continue;
-                    const i64 id = thread_id_of(from[i], arcs[i], to[i]);
-                    wanted[i] = id >= 0;
-                    if (!wanted[i]) continue;
+                    const Id vertex = static_cast<Id>(vertices[i]);
+                    const bool is_mutual = back[i] == vertex;
+                    if (!wanted[i] || (is_mutual && vertex < to[i])) continue;
+                    const i64 id = is_mutual ? thread_id_of(to[i], back_arcs[i], vertex, arcs[i])
+                                             : thread_id_of(vertex, arcs[i], to[i], -1);
+                    if (id < 0) continue;
                     set_bits(&arguments.marks[id / 32], 1u << id % 32);
+                    arguments.parents[0][vertex] = to[i];
                     linked++;
                 }
-                thread_link_some(forest, from, to, wanted);
             });
         return linked;
     }
@@ -456,73 +465,74 @@ struct Trees {
     }
 #endif
 
+    // Link each root to the other end of the edge that it chose; of two that chose the same edge only the larger.
+    // Vertex 0 stays a root, as union_find.cuh demands. Each root has one choice, so no two threads store one's parent.
     __device__ __forceinline__ u64 team_join(const Team &team) const {
         const Choices chosen = choices(turn()), coming = choices(1 - turn());
         u64 joined = 0;
-        team_visit_edges<BATCH>(team, arguments.lists[turn()],
-                                [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
-                                    Id u[BATCH], v[BATCH];
-                                    bool is_of_u[BATCH], is_of_v[BATCH], wanted[BATCH];
+        team_visit_edges<BATCH>(
+            team, arguments.lists[turn()],
+            [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
+                bool is_of_u[BATCH], is_of_v[BATCH];
 #pragma unroll
-                                    for (u32 i = 0; i < BATCH; i++) {
-                                        u[i] = edges[i].u, v[i] = edges[i].v;
-                                        is_of_u[i] = there[i] && is_chosen(chosen, u[i], edges[i]);
-                                        is_of_v[i] = there[i] && is_chosen(chosen, v[i], edges[i]);
-                                        wanted[i] = is_of_u[i] || is_of_v[i];
-                                    }
+                for (u32 i = 0; i < BATCH; i++) {
+                    is_of_u[i] = there[i] && is_chosen(chosen, edges[i].u, edges[i]);
+                    is_of_v[i] = there[i] && is_chosen(chosen, edges[i].v, edges[i]);
+                }
 #pragma unroll
-                                    for (u32 i = 0; i < BATCH; i++) {
-                                        if (is_of_u[i]) thread_reset(coming, u[i]);
-                                        if (is_of_v[i]) thread_reset(coming, v[i]);
-                                    }
-                                    thread_link_some(forest, u, v, wanted);
-#pragma unroll
-                                    for (u32 i = 0; i < BATCH; i++) {
-                                        if (!wanted[i]) continue;
+                for (u32 i = 0; i < BATCH; i++) {
+                    if (!is_of_u[i] && !is_of_v[i]) continue;
+                    const Id u = edges[i].u, v = edges[i].v;
+                    if (is_of_u[i]) thread_reset(coming, u);
+                    if (is_of_v[i]) thread_reset(coming, v);
+                    const Id child = is_of_u[i] && is_of_v[i] ? max(u, v) : is_of_u[i] ? u : v;
+                    if (child == 0) continue;
+                    arguments.parents[0][child] = child == u ? v : u;
 #if PACKED
-                                        const u64 id = edges[i].word & 0xffffffffull;
+                    const u64 id = edges[i].word & 0xffffffffull;
 #else
                     const u64 id = static_cast<u64>(edges[i].id);
 #endif
-                                        set_bits(&arguments.marks[id / 32], 1u << id % 32);
-                                        joined++;
-                                    }
-                                });
+                    set_bits(&arguments.marks[id / 32], 1u << id % 32);
+                    joined++;
+                }
+            });
         return joined;
     }
 
-    // List the edges that are still between different trees.
-    __device__ __forceinline__ u64 team_keep(const Team &team) const {
+    // List the edges that are still between different trees; count ends whose roots are further than JUMPS steps.
+    // If there are any, the list is incomplete, and the superstep is repeated.
+    __device__ __forceinline__ u64 team_keep(const Team &team, u64 &further) const {
         const Choices coming = choices(1 - turn());
         u64 kept = 0;
-        team_visit_edges<BATCH>(team, arguments.lists[turn()],
-                                [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
-                                    Id u[BATCH], v[BATCH], root_u[BATCH], root_v[BATCH];
+        team_visit_edges<BATCH>(
+            team, arguments.lists[turn()],
+            [&](const Edge(&edges)[BATCH], const bool (&there)[BATCH]) {
+                Id u[BATCH], v[BATCH], root_u[BATCH], root_v[BATCH];
 #pragma unroll
-                                    for (u32 i = 0; i < BATCH; i++)
-                                        u[i] = edges[i].u, v[i] = edges[i].v;
-                                    forest.thread_compress(u, there, TO_THE_ROOT, 0, root_u);
-                                    forest.thread_compress(v, there, TO_THE_ROOT, 0, root_v);
-                                    Edge left[BATCH];
-                                    bool wanted[BATCH];
+                for (u32 i = 0; i < BATCH; i++) u[i] = edges[i].u, v[i] = edges[i].v;
+                const u32 far = forest.thread_compress(u, there, JUMPS, 0, root_u) +
+                                forest.thread_compress(v, there, JUMPS, 0, root_v);
+                further += far;
+                Edge left[BATCH];
+                bool wanted[BATCH];
 #pragma unroll
-                                    for (u32 i = 0; i < BATCH; i++) {
-                                        left[i] = edges[i];
-                                        left[i].u = root_u[i], left[i].v = root_v[i];
-                                        wanted[i] = there[i] && root_u[i] != root_v[i];
-                                    }
-                                    kept += warp_list(arguments.lists[1 - turn()], coming, left,
-                                                      wanted);
-                                });
+                for (u32 i = 0; i < BATCH; i++) {
+                    left[i] = edges[i];
+                    left[i].u = root_u[i], left[i].v = root_v[i];
+                    wanted[i] = there[i] && far == 0 && root_u[i] != root_v[i];
+                }
+                kept += warp_list(arguments.lists[1 - turn()], coming, left, wanted);
+            });
         return kept;
     }
 };
 
 __device__ __forceinline__ void team_span(const Trees &trees, u32 phase, const Team &team,
                                           StepBlock &block) {
-    u64 listed = 0, joined = 0, done = 0;
+    u64 listed = 0, joined = 0, done = 0, further = 0;
     if (phase == BEGIN_TREES) trees.team_begin(team);
-    if (phase == FLATTEN_TREES) joined = trees.team_flatten(team);
+    if (phase == FLATTEN_TREES) trees.team_flatten(team, joined, further);
     if (phase == LIST_EDGES) listed = done = trees.team_list(team, block);
 #if PACKED
     if (phase == CHOOSE_ARCS) trees.team_choose_arcs(team, block);
@@ -531,23 +541,24 @@ __device__ __forceinline__ void team_span(const Trees &trees, u32 phase, const T
     if (phase == CHOOSE_IDS) trees.team_choose_ids(team);
 #endif
     if (phase == JOIN_TREES) joined = trees.team_join(team);
-    if (phase == KEEP_EDGES) listed = done = trees.team_keep(team);
+    if (phase == KEEP_EDGES) listed = done = trees.team_keep(team, further);
     warp_count(block, EDGES_DONE, done);
     warp_count(block, EDGES_LISTED, listed);
     warp_count(block, TREES_JOINED, joined);
+    warp_count(block, ROOTS_FURTHER, further);
 }
 
 __device__ __forceinline__ u32 thread_decide_forest(const Arguments &arguments, u32 phase,
                                                     const Sums &totals, u64 *state) {
     switch (phase) {
         case BEGIN_TREES:
-            return PACKED && arguments.has_sorted_rows && arguments.has_pivot ? CHOOSE_ARCS
-                                                                              : LIST_EDGES;
+            return PACKED && arguments.has_sorted_rows ? CHOOSE_ARCS : LIST_EDGES;
         case CHOOSE_ARCS:
             return JOIN_CHOICES;
         case JOIN_CHOICES:
             return FLATTEN_TREES;
         case FLATTEN_TREES:
+            if (totals.counts[ROOTS_FURTHER]) return FLATTEN_TREES;
             state[JOINED] = totals.counts[TREES_JOINED];
             return LIST_EDGES;
         case LIST_EDGES:
@@ -559,6 +570,7 @@ __device__ __forceinline__ u32 thread_decide_forest(const Arguments &arguments, 
             state[JOINED] += totals.counts[TREES_JOINED];
             return KEEP_EDGES;
         case KEEP_EDGES:
+            if (totals.counts[ROOTS_FURTHER]) return KEEP_EDGES;
             state[TURN] += 1;
             break;
         default:  // CHOOSE_IDS

@@ -116,12 +116,12 @@ def run_sssp(
             sources,
             solution.values,
             solution.statistics,
-            unit_lengths=graph.weights is None,
+            unit_lengths=graph.weight_dtype is None,
             location=options.location,
             placed=placed,
         )
 
-    if graph.weights is not None and graph.weights.dtype.kind not in "iu":
+    if graph.weight_dtype is not None and graph.weight_dtype.kind not in "iu":
         return run(PROGRAMS["float64"])
     # Upper bound of all computed sums, which include arcs that leave the farthest vertex.
     bound = largest * graph.vertex_count

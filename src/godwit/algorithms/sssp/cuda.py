@@ -206,8 +206,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
         seconds: dict[str, float],
     ) -> None:
         begin = perf_counter()
-        assert placement.graph.weights is not None
-        text = source(placement.id_dtype, dtype, placement.graph.weights.dtype)
+        assert placement.graph.weight_dtype is not None
+        text = source(placement.id_dtype, dtype, placement.graph.weight_dtype)
         compile_meanwhile(placement.indexes[0], text)
         sorted_rows = placement.kept(SortedRowArrays)
         (self._out,), (self._in,) = sorted_rows.make("out"), sorted_rows.make("in")

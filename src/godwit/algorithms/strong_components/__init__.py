@@ -118,7 +118,7 @@ def _label_on_gpu(placed: PlacedGraph, statistics: RunStatistics, options: Solve
     plain = placed.graph
     if options.location.gpu is None:
         require_memory(
-            plain.vertex_count * plain.targets.dtype.itemsize,
+            plain.vertex_count * plain.id_dtype.itemsize,
             f"a search for the strong components of {plain.vertex_count:,} vertices",
         )
     poll = make_poll(options)
@@ -182,6 +182,7 @@ def condensation(
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> Condensation:
     """Return the graph of the strong components of a directed graph.
 
@@ -195,7 +196,8 @@ def condensation(
     self-loops, no parallel arcs, and no cycles. The components are found on the devices, and their graph is
     made by the CPU.
 
-    Parameters as for :func:`strongly_connected_components`.
+    Parameters as for :func:`strongly_connected_components`; ``results`` is left out, since the graph of
+    the components is on the host.
 
     :returns: ``.graph``, ``.component`` (n), ``.names`` and ``.members`` (count), ``.components``
     :raises InputError: the graph is undirected, or an argument is wrong
@@ -206,14 +208,14 @@ def condensation(
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     check_directed(plain, "condensation")
     components = strongly_connected_components(
-        graph, devices=devices, timeout_s=timeout_s, progress=progress, trace=trace
+        graph, devices=devices, timeout_s=timeout_s, progress=progress, trace=trace, gpu=gpu
     )
     return condense(plain, components)
 
 
 def condense(graph: Graph, components: ComponentsResult) -> Condensation:
     """Return the graph of components."""
-    dtype = graph.targets.dtype
+    dtype = graph.id_dtype
     number = np.empty(graph.vertex_count, dtype)
     number[components.names] = np.arange(components.count, dtype=dtype)
     component = frozen(number[components.label])

@@ -145,7 +145,7 @@ def strong_components_on_gpu(
         if not control["state"][Word.GAVE_UP]:
             labels, seconds["gather"] = deliver_vertices(
                 placement, plan.arrays.values["labels"], placement.id_dtype, location,
-                result_dtype=placement.graph.targets.dtype,
+                result_dtype=placement.graph.id_dtype,
             )  # fmt: skip
     return StrongOutcome(
         labels,

@@ -17,6 +17,7 @@ from godwit.algorithms.components.result import ComponentsResult
 from godwit.algorithms.strong_components import check_directed, condense
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
+from godwit.errors import shown
 from godwit.graph.csr import Graph
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.statistics import RunStatistics
@@ -35,15 +36,23 @@ def verify_strongly_connected_components(graph: Graph, label: Array | Components
     n = graph.vertex_count
     label = checked_array(label, n, "label", "iu").astype(np.int64)
     vertices = np.arange(n)
+
+    def name(vertex: int) -> str:
+        return shown(graph.ids[vertex])
+
     wrong = (label < 0) | (label > vertices)
     if wrong.any():
         v = int(np.argmax(wrong))
-        fail(f"vertex {v} has label {label[v]}, which is not the smallest vertex of its component")
+        fail(
+            f"vertex {name(v)} has label {label[v]}, which is not the smallest vertex of its component"
+        )
     wrong = label[label] != label
     if wrong.any():
         v = int(np.argmax(wrong))
-        name = int(label[v])
-        fail(f"vertex {v} has label {name}, but vertex {name} has label {label[name]}")
+        first = int(label[v])
+        fail(
+            f"vertex {name(v)} has label {first}, but vertex {name(first)} has label {label[first]}"
+        )
     reverse = graph.reverse
     for rows, way in ((graph, "from vertex {name} to it"), (reverse, "from it to vertex {name}")):
         reached = label == vertices
@@ -51,8 +60,10 @@ def verify_strongly_connected_components(graph: Graph, label: Array | Components
         _reach_within(rows.offsets, rows.targets, label, reached, queue)
         if not reached.all():
             v = int(np.argmin(reached))
-            path = way.format(name=int(label[v]))
-            fail(f"vertex {v} has label {label[v]}, but no path within its component leads {path}")
+            path = way.format(name=name(int(label[v])))
+            fail(
+                f"vertex {name(v)} has label {label[v]}, but no path within its component leads {path}"
+            )
     result = ComponentsResult(
         graph, label.astype(graph.targets.dtype), RunStatistics(("cpu",), "verifier"),
         method="verifier", location=ResultLocation(),
@@ -64,8 +75,11 @@ def verify_strongly_connected_components(graph: Graph, label: Array | Components
         condensed.offsets, condensed.targets, before, np.empty(count, np.int64)
     )
     if removed < count:
-        names = result.names[before > 0]
-        fail(f"a cycle leads through the components of {len(names)} labels, among them {names[0]}")
+        firsts = result.names[before > 0]
+        fail(
+            f"a cycle leads through {len(firsts)} components, among them that of vertex "
+            f"{name(int(firsts[0]))}"
+        )
 
 
 @kernel

@@ -7,8 +7,9 @@ Communications of the ACM 5 (1962), generation by generation: vertices lose an a
 that is numbered. Numbers do not depend on the order of arcs, so they are the same on all devices. Vertices
 on a cycle, and those behind one, keep an arc in.
 
-On GPUs that is a step program. Each generation takes some 10 us there, so deep graphs go to the CPU, where
-one thread visits each arc once.
+On a GPU that is a kernel (topological.cuh) which goes through narrow generations without meetings of all
+blocks, and on several without room on the first a step program. Deep graphs of few arcs are sooner done by
+one thread of the CPU, which visits each arc once, and takes over where no devices were named.
 """
 
 from __future__ import annotations
@@ -26,24 +27,31 @@ from godwit.frontier.operators import advance, assign, compute, filter, repeat
 from godwit.frontier.program import StepProgram
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_offsets
-from godwit.placement import PlacedGraph
+from godwit.placement import PlacedGraph, names_devices
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import (
+    GraphArgument,
+    SearchTime,
+    add_placement,
+    devices_for_one_query,
+    on_gpus_or_cores,
+    on_gpus_unless_slow,
+)
 from godwit.worker.solve import make_poll
 
-MOST_GENERATIONS = 2000
-"""Generations after which GPUs leave a graph to the CPU."""
+_TIME_ON_A_CORE = SearchTime(6.0, 8.0)  # benchmarks/topological.py
 
 PROGRAM = StepProgram(
     "topological generations",
     fields={"left": "int64", "generation": ("int32", -1)},  # arcs in from vertices without number
-    numbers={"now": ("int64", -1), "last": ("int64", MOST_GENERATIONS)},
+    numbers={"now": ("int64", -1)},
     steps=[
         filter(lambda left: left == 0, of="all"),
         repeat(
@@ -53,7 +61,7 @@ PROGRAM = StepProgram(
                 advance("left", lambda: -1, "add"),
                 filter(lambda left: left == 0),
             ],
-            until=lambda size, now, last: size == 0 or now == last,
+            until=lambda size: size == 0,
         ),
     ],
 )
@@ -79,11 +87,12 @@ def topological_generations(
 
     The number of a vertex is the length of the longest path that ends at it: 0 for vertices without arcs
     in. Vertices of one generation have no arcs between them. Source: A. B. Kahn, Topological sorting of
-    large networks, Communications of the ACM 5 (1962). One thread of the CPU visits each arc once; GPUs run
-    a step program, and leave graphs of more than 2,000 generations to the CPU (``.statistics.solver``).
+    large networks, Communications of the ACM 5 (1962). One thread of the CPU visits each arc once. A GPU
+    takes the time of its slowest vertex for each generation; the CPU takes over deep graphs of few arcs,
+    unless devices were named (``.statistics.devices``).
 
     :param graph: a directed graph, or one placed on devices by :func:`place`
-    :param devices: as for :func:`pagerank`
+    :param devices: as for :func:`pagerank`; of several GPUs the first computes if it has room for the graph
     :param results: where ``.generation`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: as for :func:`bfs`: the number of vertices that have a number so far
@@ -109,7 +118,13 @@ def topological_generations(
 
 @public
 def is_directed_acyclic_graph(
-    graph: GraphArgument, *, devices: DevicesArgument = None, timeout_s: float | None = None
+    graph: GraphArgument,
+    *,
+    devices: DevicesArgument = None,
+    timeout_s: float | None = None,
+    progress: ProgressArgument = None,
+    trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> bool:
     """Return True if the graph is directed and has no cycle; a self-loop is one.
 
@@ -117,19 +132,20 @@ def is_directed_acyclic_graph(
     >>> gw.is_directed_acyclic_graph(gw.Graph.from_edges([0, 1], [1, 2]))
     True
 
-    Found as by :func:`topological_generations`, with its parameters.
+    Found as by :func:`topological_generations`, with its parameters other than ``results``.
 
     :raises InputError: an argument is wrong
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: it does not fit
     :raises RunTimeoutError: out of time
     """
-    options = query_options(timeout_s=timeout_s)
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress)
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if isinstance(plain, Graph) and not plain.directed:
         return False
     check_directed(plain, "is_directed_acyclic_graph")
-    generation, _ = _number(graph, devices, options)
+    with recorded(trace, "is_directed_acyclic_graph"):
+        generation, _ = _number(graph, devices, options)
     return bool((generation >= 0).all())
 
 
@@ -137,24 +153,59 @@ def _number(
     graph: GraphArgument, devices: DevicesArgument, options: SolverOptions
 ) -> tuple[Array, RunStatistics]:
     """Return the generation of each vertex, -1 on and behind cycles, on the host; and statistics."""
-    with on_gpus_or_cores(graph, devices, "topological_generations") as (plain, device, placed):
-        if placed is not None:
-            left = np.diff(in_offsets(plain))
-            result = PROGRAM.run(
-                placed, fields={"left": left}, timeout_s=options.timeout_s, progress=options.progress,
-                gpu=options.gpu,
-            )  # fmt: skip
-            statistics = result.statistics
-            add_placement(statistics, placed, graph)
-            if result.numbers["now"] < MOST_GENERATIONS:
-                return result.fields["generation"], statistics
-        else:
-            statistics = RunStatistics((device.name,), "one thread")
-        statistics.solver = "one thread"
-        with statistics.phase("run"):
-            generation, order = number_generations(plain, poll=make_poll(options))
-        statistics.processed_items[0] = len(order)
+    if isinstance(graph, Graph):
+        core_ns = _TIME_ON_A_CORE.seconds(graph) / max(1, graph.arc_count) * 1e9
+        devices = devices_for_one_query(graph, devices, options, core_ns, scales=False)
+    with on_gpus_or_cores(graph, devices, "topological_generations") as (plain, _, placed):
+        if placed is None or plain.vertex_count == 0:
+            return _on_a_core(plain, options)
+        if not isinstance(graph, PlacedGraph):
+            placed.names_devices = names_devices(devices)
+        generation, statistics = on_gpus_unless_slow(
+            placed, "topological_generations", options, _number_placed, _TIME_ON_A_CORE
+        )
+        add_placement(statistics, placed, graph)
         return generation, statistics
+
+
+def _number_placed(placed: PlacedGraph, options: SolverOptions) -> tuple[Array, RunStatistics]:
+    """Return the same as :func:`_number` for a graph that is placed."""
+    devices = placed.context.devices
+    if devices[0].kind == "cpu":
+        return _on_a_core(placed.graph, options)
+    from godwit.algorithms.topological.cuda import generations_on_gpu
+
+    check_options(devices, options.gpu, "topological generations", OF_STEPS)
+    placed.check_all_duplicated("topological generations are numbered")
+    statistics = RunStatistics(tuple(device.name for device in devices), "generation by generation")
+    poll = make_poll(options, placed.graph.vertex_count)
+    steps = place_positions(placed)
+    with statistics.phase("run"):
+        outcome = steps.run_on_first_with_room(
+            lambda whole: generations_on_gpu(whole, options.gpu, poll)
+        )
+    if outcome is None:
+        left = np.diff(in_offsets(placed.graph))
+        result = PROGRAM.run(
+            placed, fields={"left": left}, timeout_s=options.timeout_s, progress=options.progress,
+            gpu=options.gpu,
+        )  # fmt: skip
+        return result.fields["generation"], result.statistics
+    statistics.begin_on(statistics.devices[:1])
+    statistics.split_run(outcome.seconds)
+    statistics.rounds = np.array([outcome.supersteps], np.int64)
+    statistics.processed_items = np.array([outcome.numbered], np.int64)
+    statistics.arcs_relaxed = np.array([outcome.visited], np.int64)
+    return outcome.generation, statistics
+
+
+def _on_a_core(graph: Graph, options: SolverOptions) -> tuple[Array, RunStatistics]:
+    """Return the same as :func:`_number`, by one thread."""
+    statistics = RunStatistics(("cpu",), "one thread")
+    with statistics.phase("run"):
+        generation, order = number_generations(graph, poll=make_poll(options))
+    statistics.processed_items[0] = len(order)
+    return generation, statistics
 
 
 def _first_on_cycle(graph: Graph, is_left: Array) -> int:

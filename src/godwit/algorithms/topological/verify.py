@@ -12,6 +12,7 @@ from godwit.algorithms.checks import arc_blocks, checked_array, fail
 from godwit.algorithms.strong_components import check_directed
 from godwit.algorithms.topological.result import GenerationsResult
 from godwit.dtypes import Array
+from godwit.errors import shown
 from godwit.graph.csr import Graph
 
 
@@ -30,7 +31,9 @@ def verify_topological_generations(graph: Graph, generation: Array | Generations
     generation = checked_array(generation, n, "generation", "iu").astype(np.int64)
     if n and generation.min() < 0:
         v = int(np.argmin(generation))
-        fail(f"vertex {v} has generation {generation[v]}, and they are counted from 0")
+        fail(
+            f"vertex {shown(graph.ids[v])} has generation {generation[v]}, and they are counted from 0"
+        )
     follows = np.zeros(n, np.bool_)
     for tails, arcs in arc_blocks(graph):
         heads = graph.targets[arcs]
@@ -39,13 +42,14 @@ def verify_topological_generations(graph: Graph, generation: Array | Generations
             arc = int(np.argmax(wrong))
             u, v = int(tails[arc]), int(heads[arc])
             fail(
-                f"the arc {u} -> {v} leads from generation {generation[u]} to generation {generation[v]}"
+                f"the arc {shown(graph.ids[u])} -> {shown(graph.ids[v])} leads from generation "
+                f"{generation[u]} to generation {generation[v]}"
             )
         follows[heads[generation[heads] == generation[tails] + 1]] = True
     wrong = (generation > 0) & ~follows
     if wrong.any():
         v = int(np.argmax(wrong))
         fail(
-            f"vertex {v} has generation {generation[v]}, but no arc leads to it from generation "
-            f"{generation[v] - 1}"
+            f"vertex {shown(graph.ids[v])} has generation {generation[v]}, but no arc leads to it from "
+            f"generation {generation[v] - 1}"
         )

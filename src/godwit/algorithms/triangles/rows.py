@@ -128,7 +128,7 @@ def _make_rows(graph: Graph) -> DegreeRows:
     if sum(steps) <= _OWN_STEPS * graph.arc_count:
         values = frozen(np.empty(0)) if graph.weights is None else graph.weights
         return DegreeRows(None, graph.offsets, frozen(splits), graph.targets, values)
-    return rows_in_order(graph, number_vertices(graph, 1, id_dtype=graph.targets.dtype))
+    return rows_in_order(graph, number_vertices(graph, 1, id_dtype=graph.id_dtype))
 
 
 def rows_in_order(graph: Graph, numbering: Positions) -> DegreeRows:

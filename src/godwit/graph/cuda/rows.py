@@ -1,9 +1,9 @@
 """Edges into rows on a GPU, with the same result as graph/build.py. Kernels: build_rows.cuh.
 
-Edges are drawn by the GPU, or given as arrays of other libraries that lie there; only the rows are copied
-to the host. A graph whose arcs do not fit at once is built by ranges of sources, each downloaded before the
-next. Parallel arcs with given weights stay in their order, which takes a stable sort of positions beside
-the keys, and all arcs at once.
+Edges are drawn by the GPU, or given as arrays of other libraries that lie there. Rows of given edges stay
+on the GPU if it has room for several copies of them; others are copied to the host. A graph whose arcs do
+not fit at once is built by ranges of sources, each downloaded before the next. Parallel arcs with given
+weights stay in their order, which takes a stable sort of positions beside the keys, and all arcs at once.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import lies_on_gpu
 from godwit.dtypes import ID_DTYPES, WEIGHT_DTYPES, Array, as_count, id_dtype_for
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.cuda.builder import TILE, GraphBuilder, c_id, c_word, kernel_source, spare_bytes
+from godwit.graph.cuda.given import common_gpu, on_gpu
+from godwit.graph.cuda.stored import HeldRows, RowsOnGpu
 from godwit.graph.hashing import seed_word, weight_rule
 from godwit.graph.rows import Rows, estimate_bytes, require_memory
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.gpu_arrays import sort_keys, stable_order
-from godwit.runtime.cuda.libraries import cupy
-from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.memory import Buffer, HeldArray
 
 _BUCKETS = 1024  # as in build_rows.cuh
 _KEY_BITS = 63
 _MOST_ARCS = 2**31 - 1  # of one sort
 _KEY_BYTES = 8
 _ORDERED_BYTES = 48  # an arc's key and position, and what a stable sort of both needs beside them
+_COPIES_WITH_ROOM = 4
+"""Rows stay on a GPU if so many copies of them would fit: engines make some."""
 _NO_ID = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # initial smallest and largest id
 
 
@@ -172,21 +174,36 @@ class ArcsOnGpu:
 def build_rows(builder: GraphBuilder, arcs: ArcsOnGpu, *, arcs_at_once: int = _MOST_ARCS) -> Rows:
     """Return the rows of edges, on the host.
 
+    The arguments and errors are those of :func:`_build_rows`.
+    """
+    return _build_rows(builder, arcs, arcs_at_once, stay=False).on_host()
+
+
+def _build_rows(
+    builder: GraphBuilder, arcs: ArcsOnGpu, arcs_at_once: int = _MOST_ARCS, *, stay: bool
+) -> Rows | RowsOnGpu:
+    """Return the rows of edges.
+
     :param builder: made with ``arcs.source``
     :param arcs_at_once: at most this many are sorted together, where buckets of sources allow
+    :param stay: leave the rows on the GPU, if it has room; else they are on the host
     :raises GraphTooLargeError: before anything large is allocated
     """
     _check_bits(arcs)
-    rows = _HostRows(arcs)
     if arcs.count == 0 or arcs.vertices == 0:
-        return rows.finished()
+        return _HostRows(arcs).finished()
     with builder.step("count"):
         per_bucket, bucket_bits = _count_arcs(builder, arcs)
-    rows.reserve(int(per_bucket.sum()))
     limit = min(arcs_at_once, _MOST_ARCS, _capacity_arcs(builder, arcs))
-    ranges = _ranges(per_bucket, bucket_bits, arcs, limit)
+    ranges = list(_ranges(per_bucket, bucket_bits, arcs, limit))
     if arcs.given_dtype is not None:
-        ranges = iter([(0, arcs.vertices, int(per_bucket.sum()))])
+        ranges = [(0, arcs.vertices, int(per_bucket.sum()))]
+    total = int(per_bucket.sum())
+    rows: _HostRows | None = None
+    if not (stay and len(ranges) == 1 and _has_room(builder, arcs, total)):
+        require_memory(_result_bytes(arcs, total), arcs.what)
+        rows = _HostRows(arcs)
+        rows.reserve(total)
     for first, last, count in ranges:
         keyed = arcs.range(first, last)
         builder.require(_range_bytes(arcs, count, last - first), arcs.what)
@@ -195,8 +212,21 @@ def build_rows(builder: GraphBuilder, arcs: ArcsOnGpu, *, arcs_at_once: int = _M
             kept = count
             if arcs.merge:
                 keys, kept = _distinct(builder, keys, count, owned)
+            if rows is None:
+                return _rows_that_stay(builder, arcs, keyed, keys, kept, weights)
             _write_rows(builder, arcs, keyed, keys, kept, weights, rows)
+    assert rows is not None
     return rows.finished()
+
+
+def _result_bytes(arcs: ArcsOnGpu, count: int) -> int:
+    weight_bytes = 0 if arcs.weight_dtype is None else arcs.weight_dtype.itemsize
+    return estimate_bytes(arcs.vertices, count, arcs.id_dtype.itemsize, weight_bytes)
+
+
+def _has_room(builder: GraphBuilder, arcs: ArcsOnGpu, count: int) -> bool:
+    """Return True if the GPU has room for rows, and for what engines make of them."""
+    return _COPIES_WITH_ROOM * _result_bytes(arcs, count) <= spare_bytes(builder.index)
 
 
 def _check_bits(arcs: ArcsOnGpu) -> None:
@@ -378,9 +408,43 @@ def _write_rows(
     rows.filled = end
 
 
+def _rows_that_stay(
+    builder: GraphBuilder,
+    arcs: ArcsOnGpu,
+    keyed: SourceRange,
+    keys: Buffer,
+    count: int,
+    weights: Buffer | None,
+) -> RowsOnGpu:
+    """Write the rows of all keys, in order, into memory of the GPU that the result owns.
+
+    :param weights: given weights in the order of the keys, which the result takes over
+    """
+    index, start = builder.index, builder.start
+    with builder.step("rows"), ExitStack() as made:
+        offsets = made.enter_context(Buffer(index, 8 * (arcs.vertices + 1)))
+        start("clear", offsets.pointer, 1)
+        start("write_ends", keys.pointer, count, keyed, 0, offsets.pointer + 8)
+        targets = made.enter_context(Buffer(index, arcs.id_dtype.itemsize * count))
+        start("write_targets", keys.pointer, count, keyed, targets.pointer)
+        builder.stream.synchronize()
+        made.pop_all()
+    held_weights = None
+    if weights is not None:
+        owner = weights.moved()
+        held_weights = HeldArray(index, owner.pointer, arcs.given_dtype, count, owner)
+    return RowsOnGpu(
+        HeldRows(
+            HeldArray(index, offsets.pointer, np.int64, arcs.vertices + 1, offsets),
+            HeldArray(index, targets.pointer, arcs.id_dtype, count, targets),
+            held_weights,
+        )
+    )
+
+
 def rows_of_gpu_arrays(
     sources: Any, targets: Any, weights: Any, vertex_count: Any, directed: bool, id_dtype: Any
-) -> Rows | None:
+) -> Rows | RowsOnGpu | None:
     """Return the rows of edges whose arrays lie on a GPU, as :meth:`Graph.from_edges` makes them.
 
     None if an array is wrong, or the GPU has no room: the host then builds the rows, or names the first
@@ -394,8 +458,8 @@ def rows_of_gpu_arrays(
 
 def _rows_of_arrays(
     sources: Any, targets: Any, weights: Any, vertex_count: Any, directed: bool, id_dtype: Any
-) -> Rows | None:
-    arrays = [_on_gpu(values) for values in (sources, targets, weights) if values is not None]
+) -> Rows | RowsOnGpu | None:
+    arrays = [on_gpu(values) for values in (sources, targets, weights) if values is not None]
     if not _are_consistent(arrays):
         return None
     first, second, *others = arrays
@@ -418,43 +482,23 @@ def _rows_of_arrays(
     vertices = largest + 1 if given_count is None else given_count
     if smallest < 0 or largest >= vertices:
         return None
-    weight_bytes = 0 if arcs.weight_dtype is None else arcs.weight_dtype.itemsize
     arcs = replace(arcs, vertices=vertices, id_dtype=id_dtype_for(vertices, id_dtype))
-    bound = arcs.count * 2 if arcs.both_directions else arcs.count
-    require_memory(estimate_bytes(vertices, bound, arcs.id_dtype.itemsize, weight_bytes), arcs.what)
     with GraphBuilder(index, arcs.source) as builder:
-        return build_rows(builder, arcs)
+        return _build_rows(builder, arcs, stay=True)
 
 
 def _are_consistent(arrays: list[Any]) -> bool:
     """Return True if sources, targets and any weights lie on one GPU, with one length and known dtypes."""
-    if any(array is None for array in arrays):
+    if common_gpu(arrays) is None:
         return False
     first, second, *others = arrays
     return (
-        len({int(array.device.id) for array in arrays}) == 1
-        and len({int(array.size) for array in arrays}) == 1
+        len({int(array.size) for array in arrays}) == 1
         and first.size > 0
         and first.dtype in ID_DTYPES
         and second.dtype == first.dtype
         and all(array.dtype in WEIGHT_DTYPES for array in others)
     )
-
-
-def _on_gpu(values: Any) -> Any:
-    """Return values as a contiguous CuPy array of one dimension, shared if possible, or None."""
-    if not lies_on_gpu(values):
-        return None
-    if getattr(values, "requires_grad", False):  # which PyTorch does not share
-        values = values.detach()
-    module = cupy()
-    try:
-        shared = module.from_dlpack if hasattr(values, "__dlpack__") else module.asarray
-        array = shared(values)
-        with driver.entered(int(array.device.id)):
-            return module.ascontiguousarray(array) if array.ndim == 1 else None
-    except (RuntimeError, BufferError, TypeError, ValueError):  # not CUDA's, or unknown to CuPy
-        return None
 
 
 def _id_range(builder: GraphBuilder, arcs: ArcsOnGpu) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-// Tiles of arrays, and sums over them, for kernels that make rows of graphs.
+// Tiles of arrays, sums over them, and visits of all arcs, for kernels that make or read rows of graphs.
 //
 // A *tile* is 1,024 consecutive items that one warp visits, 32 at a time, in order: the items that a tile
 // keeps are counted, one block sums up the counts, and each warp then knows where its items go.
@@ -39,4 +39,33 @@ __device__ __forceinline__ void block_sum_up(u64 *values, i64 count) {
         __syncthreads();  // before the next round overwrites the ends
     }
     if (threadIdx.x == 0) values[count] = sum;
+}
+
+// The last row of [low, high] that begins at `arc` or before it; row `low` does.
+__device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 high, i64 arc) {
+    while (low < high) {
+        const i64 middle = low + (high - low + 1) / 2;
+        if (offsets[middle] <= arc) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
+// For each arc of [begin, begin + count): `visit(arc, row)`. `first` and `last` bound the rows of these
+// arcs.
+template <class Visit>
+__device__ __forceinline__ void grid_visit_arcs(const i64 *offsets, i64 first, i64 last, i64 begin,
+                                                i64 count, Visit visit) {
+    const i64 warps = grid_warps();
+    for (i64 tile = grid_warp(); tile * TILE < count; tile += warps) {
+        const i64 from = begin + tile * TILE;
+        const i64 to = from + TILE < begin + count ? from + TILE : begin + count;
+        const i64 low = thread_row_of(offsets, first, last, from);
+        const i64 high = thread_row_of(offsets, low, last, to - 1);
+        for (i64 arc = from + lane_id(); arc < to; arc += WARP)
+            visit(arc, thread_row_of(offsets, low, high, arc));
+    }
 }

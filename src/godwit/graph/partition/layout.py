@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,9 +22,12 @@ from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import Partition, halo
 from godwit.graph.partition.halo import Bitmap, Grouped
-from godwit.graph.rows import bits_of, require_memory, thread_count_for
+from godwit.graph.rows import Rows, bits_of, require_memory, thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
+
+if TYPE_CHECKING:
+    from godwit.graph.cuda.stored import RowsOnGpu
 
 # Fewer values are scattered by NumPy: waking a team would take longer.
 _SMALL_VERTICES = 50_000
@@ -39,34 +42,65 @@ class LocalGraph:
     """The arcs of a part. All arrays are read-only, and views of the graph's where possible.
 
     :param part: the number of the part
-    :param vertices: (n_p) ids of the owned vertices, ascending; dtype of the graph's ids
-    :param offsets: (n_p + 1) int64: the first arc of each owned vertex
-    :param targets: (m_p) local indices, in the dtype of the graph's ids: t < n_p is an owned
-        vertex, else halo vertex t - n_p
-    :param weights: (m_p) in the same order, or None
+    :param owned: (n_p) ids of the owned vertices, ascending; dtype of the graph's ids. None: all of the
+        graph
+    :param stored: the rows, where they lie: on a GPU where those of the whole graph do
     :param halo_vertices: (h_p) ids of the remote vertices reached, by owner, then ascending
     :param halo_owner: (h_p) int32: the part that owns each
     :param halo_remote: (h_p) its local index there; dtype of the graph's ids
     """
 
     part: int
-    vertices: Array
-    offsets: Array
-    targets: Array
-    weights: Array | None
+    owned: Array | None
+    stored: Rows | RowsOnGpu
     halo_vertices: Array
     halo_owner: Array
     halo_remote: Array
 
+    @cached_property
+    def vertices(self) -> Array:
+        """(n_p) ids of the owned vertices, ascending, in the dtype of the graph's ids."""
+        if self.owned is not None:
+            return self.owned
+        return frozen(np.arange(self.vertex_count, dtype=self.id_dtype))
+
+    @property
+    def offsets(self) -> Array:
+        """(n_p + 1) int64: the first arc of each owned vertex."""
+        return self.stored.offsets
+
+    @property
+    def targets(self) -> Array:
+        """(m_p) local indices, in the dtype of the graph's ids.
+
+        t < n_p is an owned vertex, else halo vertex t - n_p.
+        """
+        return self.stored.targets
+
+    @property
+    def weights(self) -> Array | None:
+        """(m_p) weights in the order of targets, or None."""
+        return self.stored.weights
+
+    @property
+    def id_dtype(self) -> np.dtype[Any]:
+        """Dtype of targets."""
+        return self.stored.id_dtype
+
+    @property
+    def weight_dtype(self) -> np.dtype[Any] | None:
+        """Dtype of weights; None if there are none."""
+        return self.stored.weight_dtype
+
     @property
     def vertex_count(self) -> int:
         """Owned vertices, n_p."""
-        return len(self.vertices)
+        return self.stored.vertex_count
 
     @property
     def arc_count(self) -> int:
         """Out-arcs of owned vertices, m_p."""
-        return len(self.targets)
+        return self.stored.arc_count
 
     @property
     def halo_count(self) -> int:
@@ -76,10 +110,9 @@ class LocalGraph:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, views of the graph's included: the memory that a device needs."""
-        arrays = (self.vertices, self.offsets, self.targets)
         halo = (self.halo_vertices, self.halo_owner, self.halo_remote)
-        weight_bytes = 0 if self.weights is None else self.weights.nbytes
-        return sum(array.nbytes for array in (*arrays, *halo)) + weight_bytes
+        vertex_bytes = self.vertex_count * self.id_dtype.itemsize
+        return sum(array.nbytes for array in halo) + vertex_bytes + self.stored.nbytes
 
     def __repr__(self) -> str:
         return (
@@ -109,7 +142,7 @@ class Layout:
     @cached_property
     def local_index(self) -> Array:
         """(n) ids: the local index of each vertex at its owner; made on demand."""
-        index = np.empty(self.graph.vertex_count, self.graph.targets.dtype)
+        index = np.empty(self.graph.vertex_count, self.graph.id_dtype)
         for local in self.parts:
             index[local.vertices] = np.arange(local.vertex_count, dtype=index.dtype)
         return frozen(index)
@@ -170,7 +203,7 @@ def layout_bytes(
         ``min(m, (part_count - 1) * n)``
     """
     n, m = graph.vertex_count, graph.arc_count
-    id_bytes = graph.targets.itemsize
+    id_bytes = graph.id_dtype.itemsize
     if part_count == 1:
         return n * id_bytes
     needed = n * id_bytes + 8 * (n + part_count) + m * id_bytes
@@ -214,13 +247,11 @@ def build_layout(
 
 
 def _whole(graph: Graph) -> LocalGraph:
-    id_dtype = graph.targets.dtype
+    id_dtype = graph.id_dtype
     return LocalGraph(
         0,
-        frozen(np.arange(graph.vertex_count, dtype=id_dtype)),
-        graph.offsets,
-        graph.targets,
-        graph.weights,
+        None,
+        graph.stored,
         frozen(np.empty(0, id_dtype)),
         frozen(np.empty(0, np.int32)),
         frozen(np.empty(0, id_dtype)),
@@ -234,7 +265,7 @@ def _build_part(
     begin, end = int(grouped.first[part]), int(grouped.first[part + 1])
     first_arc, last_arc = int(grouped.starts[begin]), int(grouped.starts[end])
     arc_count = last_arc - first_arc
-    id_dtype = graph.targets.dtype
+    id_dtype = graph.id_dtype
     halo_count, _ = halo.mark_halo(graph.rows, grouped, part, bitmap, every=every)
     if halo_count * (2 * id_dtype.itemsize + _HALO_OWNER_BYTES) > 1 << 28:
         # Large, but not known before it was marked.
@@ -262,9 +293,11 @@ def _build_part(
     return LocalGraph(
         part,
         frozen(vertices),
-        frozen(grouped.starts[begin : end + 1] - first_arc),
-        frozen(targets),
-        None if part_weights is None else frozen(part_weights),
+        Rows(
+            frozen(grouped.starts[begin : end + 1] - first_arc),
+            frozen(targets),
+            None if part_weights is None else frozen(part_weights),
+        ),
         frozen(halo_vertices),
         frozen(halo_owner),
         frozen(halo_remote),

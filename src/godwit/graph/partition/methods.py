@@ -125,7 +125,7 @@ def biased_random(graph: Graph, parts: int, seed: int) -> Division:
     its share of arcs gets no more, so that, unlike in Gunrock, the bias cannot unbalance parts.
     """
     n = graph.vertex_count
-    order = np.arange(n, dtype=graph.targets.dtype)
+    order = np.arange(n, dtype=graph.id_dtype)
     np.random.default_rng(seed).shuffle(order)
     owner = np.full(n, -1, np.int32)
     total = graph.arc_count + _VERTEX_COST_ARCS * n

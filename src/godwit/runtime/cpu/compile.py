@@ -25,6 +25,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache as once
+from importlib import import_module
 from typing import Any, NoReturn
 
 import numba
@@ -340,6 +341,7 @@ def _instantiate(
 
     :param kept: whether compiled code is kept in the cache folder, and looked for there
     """
+    _import_array_functions()
     module_name = f"godwit._instances.{key}"
     file_name = f"<godwit>/{key}.py"  # errors are read by the suffix
 
@@ -361,6 +363,24 @@ def _instantiate(
     if kept:
         dispatcher._cache = _KeptCode(key)
     return _Instance(key, dispatcher, originals)
+
+
+@once
+def _import_array_functions() -> None:
+    """Import Numba's array functions without ``scipy.linalg``, which takes up to a third of a second.
+
+    Numba imports them before it compiles or loads anything, and with them ``scipy.linalg``, only to see
+    whether SciPy is installed. It is a dependency of Godwit. Functions that use linear algebra import it
+    when they are compiled.
+    """
+    linalg: Any = import_module("numba.np.linalg")
+    ensure_blas = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        arraymath: Any = import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = ensure_blas
+    arraymath.ensure_blas = ensure_blas
 
 
 _HELPERS: dict[str, Any] = {}

@@ -28,7 +28,7 @@ from godwit.errors import DeviceError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream, TimedEvent
 from godwit.runtime.cuda.events import event_pool
-from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, is_locked
+from godwit.runtime.cuda.memory import Buffer, HeldArray, PinnedBuffer, is_locked
 from godwit.runtime.memory import READY, Event
 from godwit.trace import HOST, copied
 
@@ -97,8 +97,14 @@ def stagings(count: int) -> Iterator[list[Staging]]:
         _SPARE.extend(taken)
 
 
-def upload(buffer: Buffer, array: Array) -> None:
-    """Copy a host array to the beginning of a GPU buffer. All has arrived when this returns."""
+def upload(buffer: Buffer, array: Array | HeldArray) -> None:
+    """Copy an array of the host or of a GPU to the beginning of a GPU buffer.
+
+    All has arrived when this returns.
+    """
+    if isinstance(array, HeldArray):
+        _copy_between_gpus(buffer, array)
+        return
     array = np.ascontiguousarray(array)
     if _is_direct(array):
         buffer.upload(array)
@@ -123,6 +129,22 @@ def download(index: int, pointer: int, array: Array) -> None:
     else:
         _copy_in_pieces(index, pointer, array, to_host=True)
     copied(f"cuda:{index}", HOST, array.nbytes, begin)
+
+
+def _copy_between_gpus(buffer: Buffer, array: HeldArray) -> None:
+    begin = perf_counter()
+    stream = Stream(buffer.index)
+    try:
+        if array.index == buffer.index:
+            driver.copy_async(buffer.pointer, array.pointer, array.nbytes, stream)
+        else:
+            driver.copy_peer_async(
+                buffer.pointer, buffer.index, array.pointer, array.index, array.nbytes, stream
+            )
+        stream.synchronize()
+    finally:
+        stream.close()
+    copied(f"cuda:{array.index}", f"cuda:{buffer.index}", array.nbytes, begin)
 
 
 def _is_direct(array: Array) -> bool:

@@ -110,6 +110,11 @@ def refuse_held(indexes: Iterable[int]) -> None:
             )
 
 
+def holds_gpus() -> bool:
+    """Return True if the calling thread holds GPUs."""
+    return threading.get_ident() in _HOLDERS.values()
+
+
 @contextmanager
 def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
     """Hold GPUs exclusively during the block; the thread's current GPU is restored afterwards.

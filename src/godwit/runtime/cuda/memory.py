@@ -242,6 +242,13 @@ class Buffer(_Closing):
         if pointer:
             _free(self.index, pointer)
 
+    def moved(self) -> Buffer:
+        """Return a buffer with the memory of this one, which has none afterwards."""
+        made = Buffer.__new__(Buffer)
+        made.index, made.nbytes, made.pointer = self.index, self.nbytes, self.pointer
+        self.pointer, self.nbytes = 0, 0
+        return made
+
     def keep(self) -> None:
         """Close the buffer, and keep its memory for :func:`kept_or_new`, up to :data:`KEPT_BYTES`.
 
@@ -267,6 +274,42 @@ class Buffer(_Closing):
         # that this thread is about to start.
         if getattr(self, "pointer", 0):
             _ABANDONED.append((self.index, self.pointer))
+
+
+class HeldArray:
+    """An array in the memory of a GPU that never changes. A slice of it shares its memory.
+
+    :param index: the GPU
+    :param pointer: the address of the first item
+    :param owner: what the memory belongs to, which lives as long as the array
+    """
+
+    __slots__ = ("_count", "_owner", "dtype", "index", "pointer")
+
+    def __init__(self, index: int, pointer: int, dtype: Any, count: int, owner: object) -> None:
+        self.index = index
+        self.pointer = pointer
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self._count = count
+        self._owner = owner
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an item."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all items."""
+        return self._count * self.itemsize
+
+    def __getitem__(self, part: slice) -> HeldArray:
+        begin, end, _ = part.indices(self._count)
+        pointer = self.pointer + begin * self.itemsize
+        return HeldArray(self.index, pointer, self.dtype, max(0, end - begin), self._owner)
 
 
 def kept_or_new(index: int, nbytes: int) -> Buffer:

@@ -104,7 +104,7 @@ class ProgramPlan(SlicedRun):
         # All devices have one kernel, so rows are packed only if those of every part can be.
         packed = program.combine != "add" and program.field_dtype is None
         self.variant = Variant(
-            graph.targets.dtype,
+            graph.id_dtype,
             None if weights is None else weights.dtype,
             packed and all(part.packs for part in placement.parts),
             options.gpu.delay_ns,
@@ -172,8 +172,9 @@ class ProgramPlan(SlicedRun):
         if graph.halo_count:
             arguments["halo_remote"] = rooms.halo_remote.buffer.pointer
         if self.variant.weight_dtype is not None:
-            assert graph.weights is not None
-            arguments["weights"] = rooms.weights.resident(graph.weights).pointer
+            weights = graph.stored.arrays.weights
+            assert weights is not None
+            arguments["weights"] = rooms.weights.resident(weights).pointer
         if self.program.uses_vertex:
             arguments["vertices"] = rooms.vertices.resident(graph.vertices).pointer
         arguments["owned"], arguments["halo"] = graph.vertex_count, graph.halo_count

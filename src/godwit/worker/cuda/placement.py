@@ -20,12 +20,16 @@ from godwit import config
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
 from godwit.graph.partition.layout import LocalGraph
+from godwit.graph.rows import thread_count_for
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
+from godwit.runtime.cuda.copies import upload
 from godwit.runtime.cuda.delivery import Delivery
 from godwit.runtime.cuda.devices import gpu_index, held_gpus
 from godwit.runtime.cuda.driver import Stream
-from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
+from godwit.runtime.cuda.memory import Buffer, HeldArray, PinnedBuffer
 from godwit.runtime.protocol import Device
 from godwit.worker.cuda.program import BOARD_BYTES, CONTROL, HUB_DEGREE
 
@@ -39,6 +43,9 @@ CLOSED = "this placed graph was closed; place the graph again"
 
 MOST_PLANS = 16
 """Plans that a placement keeps: those that were used last."""
+
+SMALL_ROWS = 1 << 20
+"""NumPy looks at the lengths of so many rows: compiling takes longer."""
 
 Memory = TypeVar("Memory", Buffer, PinnedBuffer)
 
@@ -83,13 +90,13 @@ class Room(Generic[Memory]):
             self._buffer = self._allocate(nbytes)
         return self._buffer
 
-    def filled(self, array: Array) -> Memory:
+    def filled(self: Room[Buffer], array: Array | HeldArray) -> Buffer:
         """Return a buffer with the content of an array."""
         buffer = self.sized(array.nbytes)
-        buffer.upload(array)
+        upload(buffer, array)
         return buffer
 
-    def resident(self, array: Array) -> Memory:
+    def resident(self: Room[Buffer], array: Array | HeldArray) -> Buffer:
         """Return a buffer with the content of an array that never changes, uploaded once."""
         return self.filled(array) if self._buffer is None else self._buffer
 
@@ -294,8 +301,8 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
                 for index, graph, shape in zip(self.indexes, parts, shapes, strict=True):
                     part = GpuPart(index, graph, *shape, self.note_freed, stream=Stream(index))
                     self.parts.append(part)
-                    part.rooms.offsets.resident(graph.offsets)
-                    part.rooms.targets.resident(graph.targets)
+                    part.rooms.offsets.resident(graph.stored.arrays.offsets)
+                    part.rooms.targets.resident(graph.stored.arrays.targets)
                     if graph.halo_count:
                         part.rooms.halo_remote.resident(graph.halo_remote)
             except BaseException:
@@ -322,10 +329,35 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
 
 def _row_shape(graph: LocalGraph) -> tuple[int, bool]:
     """Return the number of hubs of a part, and True if its rows can be packed."""
-    degrees = np.diff(graph.offsets)
-    short = int(np.count_nonzero(degrees <= LONGEST_PACKED_ROW))
-    packs = short >= PACKED_SHARE * len(degrees) and graph.targets.dtype.itemsize == 4
-    return int(np.count_nonzero(degrees > HUB_DEGREE)), packs
+    short, hubs = _count_lengths(graph.offsets)
+    packs = short >= PACKED_SHARE * graph.vertex_count and graph.id_dtype.itemsize == 4
+    return hubs, packs
+
+
+def _count_lengths(offsets: Array) -> tuple[int, int]:
+    """Return how many rows are short enough to be packed, and how many are those of hubs."""
+    if len(offsets) <= SMALL_ROWS:  # without compiled code
+        lengths = np.diff(offsets)
+        return int((lengths <= LONGEST_PACKED_ROW).sum()), int((lengths > HUB_DEGREE).sum())
+    threads = thread_count_for(len(offsets))
+    counts = np.zeros((threads, 2), np.int64)
+    run_team(_count_own_lengths, offsets, counts, threads=threads)
+    short, hubs = counts.sum(axis=0).tolist()
+    return short, hubs
+
+
+@kernel
+def _count_own_lengths(rank: int, size: int, control: Any, offsets: Any, counts: Any) -> None:
+    """Count short rows and rows of hubs of this thread's part in row ``rank`` of ``counts``."""
+    begin, end = block_range(rank, size, offsets.size - 1)
+    short, hubs = 0, 0
+    for v in range(begin, end):
+        length = offsets[v + 1] - offsets[v]
+        if length <= LONGEST_PACKED_ROW:
+            short += 1
+        if length > HUB_DEGREE:
+            hubs += 1
+    counts[rank, 0], counts[rank, 1] = short, hubs
 
 
 def _part_bytes(graph: LocalGraph, hubs: int, packs: bool, *, several: bool) -> int:
@@ -335,11 +367,9 @@ def _part_bytes(graph: LocalGraph, hubs: int, packs: bool, *, several: bool) -> 
     that is too little.
     """
     vertices, halo = graph.vertex_count, graph.halo_count
-    arrays = graph.offsets.nbytes + graph.targets.nbytes + graph.halo_remote.nbytes
-    weight_bytes = 0 if graph.weights is None else graph.weights.itemsize
-    arrays += weight_bytes * graph.arc_count
+    arrays = graph.stored.nbytes + graph.halo_remote.nbytes
     if packs:
-        arrays += LONGEST_PACKED_ROW * (graph.targets.itemsize + weight_bytes) * vertices
+        arrays += LONGEST_PACKED_ROW * graph.stored.arc_bytes * vertices
     state = 8 * (vertices + halo) + (vertices + halo) // 8 + _LONGEST_HUB * hubs
     mailboxes = 2 * _LONGEST_ITEM * halo if several else 0
     return arrays + state + mailboxes + BOARD_BYTES + CONTROL.itemsize

@@ -35,7 +35,7 @@ class PartDelivery(Delivery):
                 for part, first, count in zip(parts, firsts[:-1], counts, strict=True)
             ],
             firsts[-1],
-            parts[0].graph.targets.dtype,
+            parts[0].graph.stored.id_dtype,
             positions=None if ranges else positions,
             vertices=lambda number: parts[number].graph.vertices,
         )

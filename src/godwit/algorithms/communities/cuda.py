@@ -1,0 +1,248 @@
+"""Label propagation on one GPU: arguments and results of labels.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.communities.levels import LABEL_CLASSES, class_count, first_word
+from godwit.arrays import ResultLocation
+from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError
+from godwit.graph.facts import in_offsets
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.protocol import ProgressPoll
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.run import (
+    ROWS,
+    STAGE,
+    STEP,
+    StepPlan,
+    left_rows_bytes,
+    point_rows,
+    state_words,
+    step_source,
+)
+
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("out", ROWS),
+        ("in", ROWS),
+        ("out_weights", np.uint64),
+        ("in_weights", np.uint64),
+        ("vertices", np.uint64),
+        ("label", np.uint64),
+        ("chosen", np.uint64),
+        ("order", np.uint64),
+        ("active", np.uint64),
+        ("parent", np.uint64),
+        ("firsts", np.uint64),
+        ("arena_keys", np.uint64),
+        ("arena_sums", np.uint64),
+        ("long_rows", np.uint64),
+        ("counters", np.uint64),
+        ("arena_slots", np.uint64),
+        ("arenas", np.uint32),
+        ("classes", np.uint32),
+        ("block_slots", np.uint32),
+        ("is_directed", np.uint32),
+    ]
+)
+"""``Arguments`` of labels.cuh."""
+
+_WARP_SLOTS = 512
+_LEAST_SLOTS = 32
+_MOST_BINS = 4 * LABEL_CLASSES
+_COUNTERS_BYTES = 8 + 3 * 4 * _MOST_BINS
+_MOST_ARENA_BYTES = 1 << 28
+"""Upper limit of the tables of longest rows, unless one alone is larger."""
+
+
+class Phase(IntEnum):
+    """``LabelPhase`` of the kernel."""
+
+    (
+        LABEL_BEGIN, LABEL_COUNT, LABEL_LIST, LABEL_DECIDE, LABEL_TAKE, LABEL_SPLIT, LABEL_FLATTEN,
+        LABEL_NAME,
+    ) = range(8)  # fmt: skip
+
+
+class Word(IntEnum):
+    """Words of ``control->state``: ``LabelState`` of the kernel."""
+
+    SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS = range(7)
+
+
+class Count(IntEnum):
+    """Indices of the counts of a block: ``LabelCount`` of the kernel."""
+
+    VISITED, MOVES = range(2)
+
+
+@dataclass
+class LabelOutcome:
+    """Labels, work and times of a query.
+
+    :param label: (n) a vertex of each vertex's community; the label itself of ``cdlp``
+    :param visited: visits of vertices
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    """
+
+    label: Array
+    visited: int
+    supersteps: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def source(id_dtype: Any, *, weighted: bool, cdlp: bool) -> str:
+    """Return the source of the kernel.
+
+    :param id_dtype: of positions
+    """
+    flags = f"constexpr bool WEIGHTED = {str(weighted).lower()}, IS_CDLP = {str(cdlp).lower()};\n"
+    text = step_source(
+        "algorithms/communities/labels.cuh",
+        ARGUMENTS,
+        types={"Id": c_type(np.dtype(id_dtype)), "WeightSum": "u64" if weighted else "u32"},
+        work="grid_labels",
+        enums=(Phase, Word, Count),
+    )
+    return flags + text
+
+
+class _LabelArrays:
+    """The arrays of label propagation, kept on the device between queries."""
+
+    names = (
+        "label", "chosen", "order", "active", "parent", "firsts", "arena_keys", "arena_sums",
+        "long_rows", "counters",
+    )  # fmt: skip
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.of = {name: DeviceArray(placement) for name in self.names}
+
+
+def labels_on_gpu(
+    placement: StepPlacement,
+    weighted: bool,
+    cdlp: bool,
+    iterations: int,
+    seed: int,
+    gpu: GpuOptions,
+    poll: ProgressPoll | None,
+) -> LabelOutcome:
+    """Propagate labels in a graph that has vertices, and is on one device.
+
+    :param weighted: by weights, which are int64
+    :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
+    """
+    if placement.capacity >= 1 << 31:
+        raise GraphTooLargeError(
+            f"label propagation on a GPU takes fewer than {1 << 31:,} vertices, and the graph has "
+            f"{placement.vertex_count:,}; use devices='cpu'"
+        )
+    seconds: dict[str, float] = {}
+    with placement.held():
+        plan = placement.plan(
+            ("labels", gpu, weighted, cdlp),
+            lambda: _LabelPlan(placement, weighted, cdlp, gpu, seconds),
+        )
+        state = state_words([first_word(seed), iterations])
+        seconds["kernel"] = plan.run(state, phase=Phase.LABEL_BEGIN, poll=poll)
+        control = plan.controls()[0]
+        label, seconds["gather"] = deliver_vertices(
+            placement,
+            plan.arrays.of["label"],
+            np.int32,
+            ResultLocation(),
+            result_dtype=placement.graph.targets.dtype,
+        )
+    visited = int(control["run_counts"][Count.VISITED])
+    if cdlp:  # the one list serves all iterations, in which vertices without arcs stay
+        visited = placement.vertex_count * iterations
+    return LabelOutcome(label, visited, int(control["state"][STEP]), seconds)
+
+
+class _LabelPlan(StepPlan[StepPlacement]):
+    """Label propagation in a placement on one device.
+
+    :param seconds: gets the time of making rows, and of loading the kernel
+    """
+
+    def __init__(
+        self, placement: StepPlacement, weighted: bool, cdlp: bool, gpu: GpuOptions,
+        seconds: dict[str, float],
+    ) -> None:  # fmt: skip
+        begin = perf_counter()
+        text = source(placement.id_dtype, weighted=weighted, cdlp=cdlp)
+        compile_meanwhile(placement.indexes[0], text)
+        directed = placement.stored_direction("in", weighted=weighted) == "in"
+        (out_rows,) = placement.rows("out", weighted)
+        (in_rows,) = placement.rows("in", weighted) if directed else (out_rows,)
+        (vertices,) = placement.vertices()
+        seconds["rows"] = perf_counter() - begin
+        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
+        seconds["compile"] = self.compile_s
+        self.arrays = placement.kept(_LabelArrays)
+        (part,) = placement.parts
+        sum_bytes = 8 if weighted else 4
+        block_slots = _WARP_SLOTS * (self._threads // 32)
+        self.shared_bytes = block_slots * (4 + sum_bytes)
+        blocks = self.blocks_with(part.device, self.shared_bytes)
+        arenas, arena_slots = _arenas(placement, directed, block_slots, blocks, 4 + sum_bytes)
+        n = placement.capacity
+        sizes = {
+            **dict.fromkeys(("label", "chosen", "order", "active", "parent"), 4 * n),
+            "firsts": 4 * _MOST_BINS * blocks,
+            "arena_keys": 4 * arenas * arena_slots,
+            "arena_sums": sum_bytes * arenas * arena_slots,
+            "long_rows": left_rows_bytes("mixed", out_rows, n),
+            "counters": _COUNTERS_BYTES,
+        }
+        # Delivery joins labels of all positions.
+        sizes["label"] = max(sizes["label"], 4 * placement.count)
+        placement.reserve(
+            *((self.arrays.of[name], [max(8, nbytes)]) for name, nbytes in sizes.items())
+        )
+        struct = self.arguments[0]
+        point_rows(struct["out"], out_rows)
+        point_rows(struct["in"], in_rows)
+        if weighted:
+            assert out_rows.weights is not None
+            assert in_rows.weights is not None
+            struct["out_weights"] = out_rows.weights.pointer
+            struct["in_weights"] = in_rows.weights.pointer
+        struct["vertices"] = vertices.pointer
+        for name in sizes:
+            struct[name] = self.arrays.of[name][part].pointer
+        arcs = out_rows.arcs + (in_rows.arcs if directed else 0)
+        struct["classes"] = 1 if cdlp else class_count(placement.vertex_count, arcs, LABEL_CLASSES)
+        struct["arenas"], struct["arena_slots"] = arenas, arena_slots
+        struct["block_slots"], struct["is_directed"] = block_slots, directed
+        self.lay_out()
+
+
+def _arenas(
+    placement: StepPlacement, directed: bool, block_slots: int, blocks: int, slot_bytes: int
+) -> tuple[int, int]:
+    """Return how many blocks have a table in global memory, for rows too long for others, and its slots."""
+    graph = placement.graph
+    degrees = np.diff(graph.offsets)
+    if directed:
+        degrees = degrees + np.diff(in_offsets(graph))
+    largest = int(degrees.max(initial=0))
+    if 2 * largest <= block_slots:
+        return 0, 0
+    slots = _LEAST_SLOTS
+    while slots < 2 * largest:
+        slots *= 2
+    count = int(np.count_nonzero(2 * degrees > block_slots))
+    return max(1, min(count, blocks, _MOST_ARENA_BYTES // (slots * slot_bytes))), slots

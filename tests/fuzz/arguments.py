@@ -429,6 +429,7 @@ UNTRIED = {
             "NeighborSample",
             "SpanningForestResult",
             "CoreResult",
+            "TrussResult",
             "ColoringResult",
             "IndependentSetResult",
             "DistancesResult",

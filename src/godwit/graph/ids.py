@@ -234,13 +234,16 @@ class VertexIds:
             raise InputError(self._no_vertex(id, what))
         return position
 
-    def positions(self, ids: Any, what: str = "vertex", *, dtype: Any = np.int64) -> Array:
-        """Return the positions of several ids, in their order, (k): the array itself if it has them.
+    def positions(self, ids: Any, what: str = "vertex") -> Array:
+        """Return the positions of several ids, in their order: int64 (k), the array itself if it has them.
 
         :param ids: an array, a list, a set or a pandas Series of ids
-        :param dtype: of the positions, which has room for all
         :raises InputError: it is none of these, or no vertex has an id
         """
+        return self._positions_of(ids, what).astype(np.int64, copy=False)
+
+    def _positions_of(self, ids: Any, what: str) -> Array:
+        """:meth:`positions`, of an integer dtype."""
         try:
             several = self._listed(ids)
         except (TypeError, ValueError) as error:
@@ -249,9 +252,9 @@ class VertexIds:
             if several.ndim != 1:
                 raise InputError(f"{what} must have one dimension, got shape {several.shape}")
             if several.size == 0:
-                return np.empty(0, dtype)
+                return np.empty(0, np.int64)
             if self._kind in ("consecutive", "integer") and several.dtype.kind in "iu":
-                return self._positions_of_integers(several, what).astype(dtype, copy=False)
+                return self._positions_of_integers(several, what)
             several = several.tolist()
         if self._kind == "text" and len(several) > 1:
             import pyarrow as pa
@@ -262,8 +265,8 @@ class VertexIds:
             if indices.null_count:
                 absent = int(pc.index(indices.is_null(), True).as_py())
                 raise InputError(self._no_vertex(several[absent], what))
-            return np.asarray(indices.to_numpy(zero_copy_only=False), dtype)
-        return np.array([self.position(id, what) for id in several], dtype)
+            return np.asarray(indices.to_numpy(zero_copy_only=False))
+        return np.array([self.position(id, what) for id in several], np.int64)
 
     def one_or_several(self, given: Any, what: str, *, or_none: bool = False) -> Array:
         """Return the positions of one id or several, ascending and without repetition: int64 (k).
@@ -502,6 +505,11 @@ class VertexIds:
 
     def __repr__(self) -> str:
         return f"<VertexIds: {self.described}>"
+
+
+def positions_as(dtype: Any, ids: VertexIds, several: Any, what: str) -> Array:
+    """Return positions in a dtype, which has room for all; the array itself if it has them."""
+    return ids._positions_of(several, what).astype(dtype, copy=False)
 
 
 def _restored(kind: Kind, count: int, first: int, base: int, stored: Any) -> VertexIds:

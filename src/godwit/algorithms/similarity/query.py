@@ -13,7 +13,7 @@ from godwit.arrays import computed_in_place, gpu_array, host_array, lies_on_gpu
 from godwit.dtypes import Array, frozen
 from godwit.errors import DeviceError, InputError, shown
 from godwit.graph.csr import Graph
-from godwit.graph.ids import VertexIds
+from godwit.graph.ids import VertexIds, positions_as
 
 PairsArgument = Any
 """Pairs of vertices by id: an array of shape (k, 2), or an iterable of pairs; None for all with neighbours
@@ -64,7 +64,7 @@ def positions_of_pairs(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any
             return np.empty((0, 2), dtype)
         if array.ndim != 2 or array.shape[1] != 2:
             raise _no_pairs(pairs)
-        return ids.positions(array.reshape(-1), "pairs", dtype=dtype).reshape(-1, 2)
+        return positions_as(dtype, ids, array.reshape(-1), "pairs").reshape(-1, 2)
     try:
         rows = [None if isinstance(pair, str | bytes) else tuple(pair) for pair in pairs]
     except TypeError:
@@ -72,7 +72,7 @@ def positions_of_pairs(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any
     if not all(row is not None and len(row) == 2 for row in rows):
         raise _no_pairs(pairs)
     sides = [[row[side] for row in rows if row is not None] for side in (0, 1)]
-    return np.stack([ids.positions(side, "pairs", dtype=dtype) for side in sides], axis=1)
+    return np.stack([positions_as(dtype, ids, side, "pairs") for side in sides], axis=1)
 
 
 def positions_on_gpu(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any]) -> Any:

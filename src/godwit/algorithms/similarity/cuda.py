@@ -29,7 +29,7 @@ from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
 
-HUB_DEGREE = 512
+HUB_DEGREE = 1024
 LEAST_PAIRS = 32
 """Degree and number of pairs from which those of a vertex are grouped by it."""
 THREADS = 1024
@@ -43,6 +43,8 @@ _UNITS_A_STEP = 64
 """Batches of each warp, and units of each block, in a superstep: time-outs are looked at in between."""
 _MOST_BITMAP_BYTES = 1 << 18
 """Shared memory of a block for the bits of vertices, where it has so much."""
+_PLACE_BYTES = 28
+"""Shared memory of a thread: ``UnitMemory`` of similarity.cuh."""
 _STATIC_BYTES = 4096
 """Shared memory that is left to the engine."""
 _NO_HUB = (1 << 32) - 1
@@ -345,11 +347,11 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
         text = source(graph.id_dtype)
         arguments = np.zeros(len(target.parts), ARGUMENTS)
         super().__init__(target, text, arguments, gpu, threads=THREADS)
-        sums_bytes = 8 * self._threads
+        places_bytes = _PLACE_BYTES * self._threads
         room = min(driver.properties(part.index).shared_bytes for part in target.parts)
-        bitmap_bytes = min(room - _STATIC_BYTES - sums_bytes, _MOST_BITMAP_BYTES)
+        bitmap_bytes = min(room - _STATIC_BYTES - places_bytes, _MOST_BITMAP_BYTES)
         words = min(-(-graph.vertex_count // 32), bitmap_bytes // 4)
-        self.shared_bytes = sums_bytes + 4 * words
+        self.shared_bytes = places_bytes + 4 * words
         self.arrays = [owner.kept(_SimilarityArrays) for owner in target.placements]
         for number, arrays in enumerate(self.arrays):
             own = self.arguments[number]

@@ -14,6 +14,7 @@
 #include "supersteps/step.cuh"
 
 constexpr u32 NO_HUB = 0xffffffffu;
+constexpr u32 FRONTS_A_CLAIM = 1;  // of a unit
 constexpr u32 BATCHES_A_WARP = 4;  // of other pairs, if these are few
 
 enum SimilarityPhase : u32 { CLEAR, COUNT, PLACE, GROUP, TAKE_UNITS, TAKE_OTHERS };
@@ -157,51 +158,93 @@ __device__ __forceinline__ void block_place_groups(const Arguments &given) {
 
 // Pairs of hubs
 
-// Score the pairs [first, end) in the order, whose longer row is that of a hub, by the block.
+// Shared memory of a block: a place for each of its threads, and the bits of vertices. In a unit a thread has a pair,
+// whose front is the part of its shorter row in a range of vertices.
 template <class Sum>
-__device__ __forceinline__ void block_take_unit(const Arguments &given, u32 *bitmap, Sum *sums,
-                                                Row hub, u32 first, u32 end) {
-    const u32 warps = blockDim.x / WARP, count = end - first;
-    const u32 each = (count + warps - 1) / warps;  // at most the lanes of a warp
-    const u32 at = warp_id() * each + lane_id();
-    const bool has_pair = lane_id() < each && at < count;
-    Pair pair;
-    if (has_pair) pair = Pair(given, given.order[first + at]);
-    Sum common = 0;
-    const i64 bits = i64{32} * given.bitmap_words;
-    for (i64 from = 0; from < given.vertices; from += bits) {
-        const bool is_last = from + bits >= given.vertices;
-        Row range = hub, front = pair.shorter;
-        if (!is_last) {
-            range.end = thread_lower_bound(given, hub.begin, hub.end, from + bits);
-            front.end = thread_lower_bound(given, front.begin, front.end, from + bits);
-        }
-        for (i64 arc = range.begin + threadIdx.x; arc < range.end; arc += blockDim.x) {
-            const u32 bit = static_cast<u32>(given.targets[arc] - from);
-            atomicOr(&bitmap[bit / 32], 1u << (bit & 31));
-        }
-        __syncthreads();
-        common += warp_sum_fronts(
-            front.begin, static_cast<u32>(front.length()), sums, [](u32) { return 0; },
-            [&](i64 arc) { return given.targets[arc]; },
+struct UnitMemory {
+    Sum *sums;    // of the lanes of a warp
+    Sum *common;  // of each pair
+    i64 *begins;  // of the fronts
+    u32 *lengths;
+    u32 *bitmap;
+
+    __device__ __forceinline__ explicit UnitMemory(void *memory) {
+        const u32 threads = blockDim.x;
+        double *words = static_cast<double *>(memory);
+        sums = static_cast<Sum *>(memory) + WARP * warp_id();
+        common = reinterpret_cast<Sum *>(words + threads);
+        begins = reinterpret_cast<i64 *>(words + 2 * threads);
+        lengths = reinterpret_cast<u32 *>(words + 3 * threads);
+        bitmap = lengths + threads;
+    }
+};
+
+// Look up all fronts of a unit, of which warps claim some at a time.
+template <class Sum>
+__device__ __forceinline__ void block_visit_fronts(const Arguments &given,
+                                                   const UnitMemory<Sum> &memory, u32 *claimed,
+                                                   u32 count, i64 from) {
+    for (;;) {
+        u32 base = 0;
+        if (lane_id() == 0) base = atomicAdd(claimed, FRONTS_A_CLAIM);
+        base = __shfl_sync(FULL_WARP, base, 0);
+        if (base >= count) break;
+        const u32 at = base + lane_id();
+        const bool has_front = lane_id() < FRONTS_A_CLAIM && at < count;
+        const Sum common = warp_sum_fronts(
+            has_front ? memory.begins[at] : i64{0}, has_front ? memory.lengths[at] : 0u,
+            memory.sums, [](u32) { return 0; }, [&](i64 arc) { return given.targets[arc]; },
             [&](Id vertex, int) -> Sum {
                 const u32 bit = static_cast<u32>(vertex - from);
-                return has_bit(bitmap, bit) ? thread_term<Sum>(given, vertex) : Sum(0);
+                return has_bit(memory.bitmap, bit) ? thread_term<Sum>(given, vertex) : Sum(0);
             });
+        if (has_front) memory.common[at] += common;
+    }
+}
+
+// Score the pairs [first, end) in the order, whose longer row is that of a hub, by the block.
+template <class Sum>
+__device__ __forceinline__ void block_take_unit(const Arguments &given,
+                                                const UnitMemory<Sum> &memory, Row hub, u32 first,
+                                                u32 end) {
+    __shared__ u32 claimed;
+    const u32 count = end - first, own = threadIdx.x;
+    Pair pair;
+    if (own < count) pair = Pair(given, given.order[first + own]);
+    Row rest = pair.shorter;
+    memory.common[own] = 0;
+    const i64 bits = i64{32} * given.bitmap_words;
+    for (i64 from = 0; from < given.vertices; from += bits) {
+        Row range = hub, front = rest;
+        if (from + bits < given.vertices) {
+            range.end = thread_lower_bound(given, hub.begin, hub.end, from + bits);
+            front.end = thread_lower_bound(given, rest.begin, rest.end, from + bits);
+        }
+        memory.begins[own] = front.begin;
+        memory.lengths[own] = static_cast<u32>(front.length());
+        for (i64 arc = range.begin + own; arc < range.end; arc += blockDim.x) {
+            const u32 bit = static_cast<u32>(given.targets[arc] - from);
+            atomicOr(&memory.bitmap[bit / 32], 1u << (bit & 31));
+        }
+        if (own == 0) claimed = 0;
         __syncthreads();
-        for (i64 arc = range.begin + threadIdx.x; arc < range.end; arc += blockDim.x)
-            bitmap[static_cast<u32>(given.targets[arc] - from) / 32] = 0;
+        block_visit_fronts(given, memory, &claimed, count, from);
+        __syncthreads();
+        for (i64 arc = range.begin + own; arc < range.end; arc += blockDim.x)
+            memory.bitmap[static_cast<u32>(given.targets[arc] - from) / 32] = 0;
         __syncthreads();
         hub.begin = range.end;
-        pair.shorter.begin = front.end;
+        rest.begin = front.end;
     }
-    if (has_pair) pair.thread_score(given, static_cast<double>(common));
+    if (own < count) pair.thread_score(given, static_cast<double>(memory.common[own]));
 }
 
 template <class Sum>
-__device__ __forceinline__ void team_take_units(const Arguments &given, u32 *bitmap, Sum *sums,
-                                                StepBlock &block, u64 &done) {
-    for (u32 word = threadIdx.x; word < given.bitmap_words; word += blockDim.x) bitmap[word] = 0;
+__device__ __forceinline__ void team_take_units(const Arguments &given,
+                                                const UnitMemory<Sum> &memory, StepBlock &block,
+                                                u64 &done) {
+    for (u32 word = threadIdx.x; word < given.bitmap_words; word += blockDim.x)
+        memory.bitmap[word] = 0;
     const u32 units = given.group_units[given.hub_count];
     const u64 last = min(block.state[NEXT] + given.units_a_step, u64{units});
     for (;;) {
@@ -223,7 +266,7 @@ __device__ __forceinline__ void team_take_units(const Arguments &given, u32 *bit
         const u32 end = min(first + blockDim.x, given.group_begins[low + 1]);
         const i64 vertex = given.hubs[low];
         const Row hub{given.offsets[vertex], given.offsets[vertex + 1]};
-        block_take_unit(given, bitmap, sums, hub, first, end);
+        block_take_unit(given, memory, hub, first, end);
         if (threadIdx.x == 0) done += end - first;
     }
 }
@@ -276,13 +319,12 @@ __device__ __forceinline__ void warp_take_others(const Arguments &given, Sum *su
 template <class Sum>
 __device__ __forceinline__ void block_take(const Arguments &given, StepBlock &block, u32 phase,
                                            void *memory) {
-    Sum *sums = static_cast<Sum *>(memory) + WARP * warp_id();
+    const UnitMemory<Sum> parts(memory);
     u64 done = 0;
     if (phase == TAKE_UNITS)
-        team_take_units(given, reinterpret_cast<u32 *>(static_cast<double *>(memory) + blockDim.x),
-                        sums, block, done);
+        team_take_units(given, parts, block, done);
     else
-        warp_take_others(given, sums, block, done);
+        warp_take_others(given, parts.sums, block, done);
     warp_count(block, DONE, done);
 }
 

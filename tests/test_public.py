@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import pickle
 from typing import Any
 
 import pytest
 
 import godwit as gw
+from godwit import other_names
 
 STAR = gw.generators.star(4)
 
@@ -64,3 +66,25 @@ def test_other_errors_of_types_pass() -> None:
 
 def test_functions_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(gw.bfs)) is gw.bfs
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("scc", "strongly_connected_components"),
+        ("weakly_connected_components", "connected_components"),
+        ("louvain_communities", "louvain"),
+        ("from_networkx", "Graph.from_networkx"),
+        ("pagerang", "pagerank"),
+    ],
+)
+def test_a_wrong_name_gets_a_hint(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'{name}': did you mean {meant}\?"):
+        getattr(gw, name)
+
+
+def test_hints_name_what_exists() -> None:
+    for meant in set(other_names._OTHERS.values()):
+        assert operator.attrgetter(meant)(gw) is not None
+    assert not set(other_names._OTHERS) & set(gw.__all__)
+    assert not hasattr(gw, "__wrapped__")

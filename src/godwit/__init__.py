@@ -25,7 +25,11 @@ __all__ = list(_MODULE_OF)
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'godwit' has no attribute {name!r}")
+        from godwit.other_names import hint
+
+        # Python would add a hint of its own, by the letters of all names, if it knew the module.
+        text = f"module 'godwit' has no attribute {name!r}{hint(name, __all__)}"
+        raise AttributeError(text, name=name, obj=object())
     module = import_module(_MODULE_OF[name])
     value = vars(module).get(name) or import_module(f"{module.__name__}.{name}")
     globals()[name] = value

@@ -25,7 +25,7 @@ import numpy as np
 
 from godwit import config
 from godwit.algorithms.triangles.rows import DegreeRows
-from godwit.algorithms.truss.rows import Edges, sorted_targets
+from godwit.algorithms.truss.rows import Edges, lower_bound, sorted_targets
 from godwit.dtypes import Array
 from godwit.graph.rows import require_memory, row_range, thread_count_for
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire, load_relaxed, prefetch
@@ -195,14 +195,7 @@ def _find(targets: Any, key: Any, low: Any, end: Any) -> Any:
         low = high + 1
         high += step
         step += step
-    high = min(high, end)
-    while low < high:
-        middle = (low + high) >> 1
-        if targets[_at(middle)] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return lower_bound(targets, key, low, min(high, end))
 
 
 def _destroy(
@@ -272,7 +265,7 @@ def _peel(
         is_scan = begin == base
         least = np.int64(_NO_SUPPORT)
         if is_scan:
-            if 2 * (k - base) < in_rows:  # nobody reads rows now
+            if 2 * (k - base) < in_rows:  # no thread destroys triangles in this round
                 in_rows = k - base
                 for v in range(first_row, end_row):
                     to = begins[_at(v)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from godwit.algorithms.triangles.rows import simple_graph
+from godwit.algorithms.truss.rows import edge_ends
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_count, frozen
 from godwit.graph.csr import Graph
@@ -52,12 +53,8 @@ class TrussResult(Result):
 
     @cached_property
     def _ends(self) -> tuple[Array, Array]:
-        simple = simple_graph(self.graph)
-        tails = np.repeat(
-            np.arange(simple.vertex_count, dtype=simple.targets.dtype), np.diff(simple.offsets)
-        )
-        is_first = tails < simple.targets
-        return frozen(tails[is_first]), frozen(simple.targets[is_first])
+        sources, targets = edge_ends(simple_graph(self.graph))
+        return frozen(sources), frozen(targets)
 
     @property
     def sources(self) -> Array:

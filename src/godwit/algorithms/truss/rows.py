@@ -52,6 +52,25 @@ class Edges:
         return cls(frozen(first))
 
 
+def edge_ends(simple: Graph) -> tuple[Array, Array]:
+    """Return the smaller and the larger vertex of each edge, (k) each, in the order of results."""
+    vertices = np.arange(simple.vertex_count, dtype=simple.targets.dtype)
+    tails = np.repeat(vertices, np.diff(simple.offsets))
+    is_first = tails < simple.targets
+    return tails[is_first], simple.targets[is_first]
+
+
+def lower_bound(targets: Any, key: Any, low: Any, high: Any) -> Any:
+    """Return the first place of sorted targets that is not below a key, or the end. For compiled code."""
+    while low < high:
+        middle = (low + high) >> 1
+        if targets[_at(middle)] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 def edge_numbers(simple: Graph, rows: DegreeRows, edges: Edges) -> Array:
     """Return the number of each edge, (k), in the order of results.
 
@@ -126,15 +145,8 @@ def _number(
                 if low_end > high_end:
                     low_end, high_end = high_end, low_end
             begin = begins[_at(high_end)]
-            low = begin
-            high = splits[_at(high_end)]
-            while low < high:
-                middle = (low + high) >> 1
-                if lower[_at(middle)] < low_end:
-                    low = middle + 1
-                else:
-                    high = middle
-            numbers[_at(to)] = first_edges[_at(high_end)] + low - begin
+            found = lower_bound(lower, low_end, begin, splits[_at(high_end)])
+            numbers[_at(to)] = first_edges[_at(high_end)] + found - begin
             to += 1
 
 
@@ -153,16 +165,10 @@ def _mark(
                 continue
             one = min(u, np.int64(v))
             other = max(u, np.int64(v))
-            high = simple_offsets[_at(one + 1)]
-            begin = high - (first[_at(one + 1)] - first[_at(one)])
-            low = begin
-            while low < high:
-                middle = (low + high) >> 1
-                if simple_targets[_at(middle)] < other:
-                    low = middle + 1
-                else:
-                    high = middle
-            kept[_at(arc)] = is_chosen[_at(first[_at(one)] + low - begin)]
+            end = simple_offsets[_at(one + 1)]
+            begin = end - (first[_at(one + 1)] - first[_at(one)])
+            found = lower_bound(simple_targets, other, begin, end)
+            kept[_at(arc)] = is_chosen[_at(first[_at(one)] + found - begin)]
 
 
 _NUMBER = {by_degree: _number.bind(_BY_DEGREE=by_degree) for by_degree in (False, True)}

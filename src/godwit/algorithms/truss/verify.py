@@ -15,6 +15,7 @@ import numpy as np
 from godwit.algorithms.checks import check_graph, checked_array, fail, first_true
 from godwit.algorithms.triangles.rows import simple_graph
 from godwit.algorithms.truss.result import TrussResult
+from godwit.algorithms.truss.rows import edge_ends
 from godwit.arrays import host_array
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, shown
@@ -39,7 +40,8 @@ def verify_truss_number(graph: Graph, truss: Array | TrussResult) -> None:
     edge_count = simple.arc_count // 2
     given = host_array(truss.truss) if isinstance(truss, TrussResult) else truss
     numbers = checked_array(given, edge_count, "truss", "iu").astype(np.int64)
-    ends = _ends(simple)
+    first, second = edge_ends(simple)
+    ends = first.astype(np.int64), second.astype(np.int64)
 
     def name(edge: int) -> str:
         first, second = simple.ids.of(np.array([ends[0][edge], ends[1][edge]]))
@@ -60,13 +62,6 @@ def verify_truss_number(graph: Graph, truss: Array | TrussResult) -> None:
         fail(
             f"{name(edge)} has truss number {numbers[edge]}, but it is in the {numbers[edge] + 1}-truss"
         )
-
-
-def _ends(simple: Graph) -> tuple[Array, Array]:
-    """Return the smaller and the larger vertex of each edge."""
-    tails = np.repeat(np.arange(simple.vertex_count), np.diff(simple.offsets))
-    is_first = tails < simple.targets
-    return tails[is_first], simple.targets[is_first].astype(np.int64)
 
 
 def _triangles(simple: Graph, ends: tuple[Array, Array]) -> Array:

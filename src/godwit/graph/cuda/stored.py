@@ -33,7 +33,7 @@ class HeldRows(NamedTuple):
 
 
 class RowsOnGpu:
-    """Rows in the memory of a GPU, with copies on the host of those arrays that somebody asked for.
+    """Rows in the memory of a GPU, with copies on the host of those arrays that were read there.
 
     Several threads may use it at the same time.
 

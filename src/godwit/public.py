@@ -14,6 +14,16 @@ from godwit.progress import Bar
 
 _OF_OTHER_LIBRARIES = {
     "alpha": ("damping",),
+    "attribute": ("weight",),
+    "c": ("values",),
+    "color": ("values",),
+    "colors": ("values",),
+    "destination": ("target", "targets"),
+    "dst": ("target", "targets"),
+    "edge_attr": ("weight",),
+    "frontier": ("start",),
+    "node_color": ("values",),
+    "usecols": ("columns",),
     "beta": ("cutoff",),
     "cutoff": ("limit",),
     "damping_factor": ("damping",),
@@ -29,15 +39,16 @@ _OF_OTHER_LIBRARIES = {
     "radius": ("hops",),
     "reset": ("personalization",),
     "root": ("source", "sources"),
+    "source": ("sources", "columns"),
     "src": ("source", "sources"),
     "start": ("initial", "sources", "source"),
     "timeout": ("timeout_s",),
     "tol": ("tolerance",),
     "u": ("vertices",),
     "vertex_subset": ("sources", "vertices"),
-    "weight": ("weighted", "weights"),
+    "weight": ("weights", "columns", "weighted"),
     "random_state": ("seed",),
-    "weights": ("weighted",),
+    "weights": ("columns", "weighted"),
 }
 """Names that NetworkX, igraph, networkit, cuGraph and scikit-learn use, with Godwit's for the same."""
 
@@ -97,6 +108,6 @@ def _suggestion(unknown: str, parameters: list[str]) -> str:
     """Return the end of the message about an unknown keyword argument."""
     meant = [name for name in _OF_OTHER_LIBRARIES.get(unknown, ()) if name in parameters]
     similar = difflib.get_close_matches(unknown, parameters, 1, 0.7)
-    for name in (*similar, *meant):
+    for name in (*meant, *similar):
         return f"did you mean {name}=?"
     return f"it takes {', '.join(parameters)}"

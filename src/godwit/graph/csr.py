@@ -42,6 +42,7 @@ from godwit.graph.attributes import (
 from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
 from godwit.html_tables import table_of_facts
+from godwit.other_names import NamesItsAttributes, NamesItsMethods
 from godwit.plots import plot_frequencies
 from godwit.public import public
 
@@ -58,7 +59,7 @@ _MOST_SHOWN_WEIGHTS = 1 << 27
 """A notebook shows the range of that many weights: it takes about 0.1 s, once."""
 
 
-class Graph:
+class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
     """An immutable graph in compressed sparse rows (CSR).
 
     :param offsets: (n + 1) integers that never decrease, from 0 to m

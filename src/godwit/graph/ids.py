@@ -161,6 +161,10 @@ class VertexIds:
 
         :raises IndexError: there is no such vertex
         """
+        if isinstance(position, list | np.ndarray) and np.shape(position):
+            raise InputError(
+                f"position must be an integer, got {shown(position)}; graph.ids.of takes several"
+            )
         at = as_integer(position, "position")
         if not 0 <= at < self._count:
             raise IndexError(f"position must be in [0, {self._count}), got {shown(position)}")
@@ -180,11 +184,21 @@ class VertexIds:
     def of(self, positions: Any) -> list[Any]:
         """Return the ids at several positions, as Python objects.
 
-        >>> VertexIds(3, ["Bonn", "Ulm", "Jena"]).of([2, 0])
+        >>> ids = VertexIds(3, ["Bonn", "Ulm", "Jena"])
+        >>> ids.of([2, 0])
         ['Jena', 'Bonn']
+        >>> ids.of(np.array([True, False, True]))
+        ['Bonn', 'Jena']
 
+        :param positions: integers; or (n) booleans, True for each vertex whose id is wanted
         :raises IndexError: a position is out of range
         """
+        if _is_mask(positions):
+            if len(positions) != self._count:
+                raise InputError(
+                    f"booleans must be one for each of {self._count} vertices, got {len(positions)}"
+                )
+            positions = np.flatnonzero(host_array(positions))
         several = as_integers(positions, "positions")
         wrong = (several < 0) | (several >= self._count)
         if wrong.any():
@@ -296,7 +310,10 @@ class VertexIds:
         )
         if not fits or not (or_none or len(listed)):
             kind = "list" if or_none else "non-empty list"
-            raise InputError(f"{what} must be a vertex or a {kind} of vertices, got {shown(given)}")
+            message = f"{what} must be a vertex or a {kind} of vertices, got {shown(given)}"
+            if _is_mask(given):
+                message += "; graph.ids.of makes a list of vertices of such booleans"
+            raise InputError(message)
         return self.positions(listed, what)
 
     def _listed(self, ids: Any) -> list[Any] | Array:
@@ -505,6 +522,11 @@ class VertexIds:
 
     def __repr__(self) -> str:
         return f"<VertexIds: {self.described}>"
+
+
+def _is_mask(given: Any) -> bool:
+    """Return True if an argument is an array of booleans, of one dimension."""
+    return str(getattr(given, "dtype", "")) == "bool" and getattr(given, "ndim", 0) == 1
 
 
 def positions_as(dtype: Any, ids: VertexIds, several: Any, what: str) -> Array:

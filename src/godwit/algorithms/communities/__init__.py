@@ -9,7 +9,7 @@ internally-disconnected communities in Leiden and Louvain", 2024).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,19 +233,52 @@ def modularity(
     in directed graphs of ``e(c) / m - resolution * k_out(c) * k_in(c) / m**2`` (Leicht and Newman, 2008).
     Sums are exact where weights are integers; see docs/communities.md for others.
 
-    :param labels: (n) integers: the community of each vertex, by any numbers; or a result
+    :param labels: (n) integers, the community of each vertex by any numbers; a result; a mapping
+        ``{vertex: number}``; or a list of communities, each a list or set of vertices
     :param resolution: as for :func:`louvain`, like ``weighted``
     :returns: NaN in a graph without arcs
     :raises InputError: a wrong shape or dtype, a negative weight, or another wrong argument
     """
     check_graph(graph)
     resolution = query.as_resolution(resolution)
-    given = labels.label if isinstance(labels, CommunitiesResult) else labels
-    label = checked_array(given, graph.vertex_count, "labels", "iu")
+    label = checked_array(_by_position(graph, labels), graph.vertex_count, "labels", "iu")
     _, label = np.unique(label, return_inverse=True)
     arcs = query.weighted_rows(graph, weighted, "modularity")
     label = label.astype(graph.targets.dtype)
     return query.modularity_of(graph, arcs.rows, label, resolution)
+
+
+def _by_position(graph: Graph, labels: Any) -> Any:
+    """Return labels of :func:`modularity` in the order of positions, where they are not yet.
+
+    :raises InputError: a vertex has no label, or is in two communities
+    """
+    if isinstance(labels, CommunitiesResult):
+        return labels.label
+    if (
+        isinstance(labels, list | tuple)
+        and labels
+        and all(isinstance(c, Collection) for c in labels)
+    ):
+        members = [graph.ids.positions(c, "a vertex of labels") for c in labels if len(c)]
+        numbers = np.repeat(np.arange(len(members)), [len(one) for one in members])
+        positions = np.concatenate([np.empty(0, np.int64), *members])
+        if len(np.unique(positions)) < len(positions):
+            again = np.bincount(positions).argmax()
+            raise InputError(
+                f"communities must not overlap, and {shown(graph.ids[again])} is in two"
+            )
+    else:
+        ordered = graph.ids.by_position(labels, "labels")
+        if not isinstance(ordered, Mapping):
+            return ordered
+        numbers, positions = np.array(list(ordered.values())), np.array(list(ordered), np.int64)
+    missing = np.ones(graph.vertex_count, np.bool_)
+    missing[positions] = False
+    if missing.any():
+        absent = shown(graph.ids[int(np.argmax(missing))])
+        raise InputError(f"labels must be of all vertices, and {absent} has none")
+    return numbers[np.argsort(positions)]
 
 
 def _find(

@@ -263,6 +263,26 @@ def _problem(message: str, row: int | None) -> InputError:
     return InputError(f"{where}: {message}")
 
 
+def pairs_of_table(table: Any) -> tuple[list[Any], list[Any]] | None:
+    """Return the two columns of a table of pairs; None if it is no table.
+
+    :raises InputError: there are more or fewer columns, or a value is missing
+    """
+    if not (hasattr(table, "columns") or hasattr(table, "column_names")):
+        return None
+    arrow = _arrow_table(table)
+    names = [str(name) for name in arrow.column_names if not _UNNAMED_INDEX.fullmatch(str(name))]
+    if len(names) != 2:
+        raise InputError(
+            f"a table of pairs must have two columns, got {', '.join(names) or 'none'}"
+        )
+    first, second = (plain_column(arrow.column(name)) for name in names)
+    for name, column in zip(names, (first, second), strict=True):
+        if column.null_count:
+            raise InputError(f"a table of pairs must be complete, and {name} lacks a value")
+    return first.to_pylist(), second.to_pylist()
+
+
 def _arrow_table(table: Any) -> Any:
     """Return a table of any library as an Arrow table."""
     import pyarrow as pa

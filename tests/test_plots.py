@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -136,3 +137,11 @@ def test_commands(command: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--plot", "x.jpeg"])
     assert result.exit_code == 2
     assert "--plot must end in .pdf, .png or .svg, got 'x.jpeg'" in result.output
+
+
+def test_colors_by_vertex() -> None:
+    graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"], directed=False)
+    for people in ({"Jena": 110, "Ulm": 129, "Bonn": 336}, {"Bonn": 336, "Jena": 110, "Ulm": 129}):
+        for values in (people, pd.Series(people)):
+            shown = [dots.get_array() for dots in graph.plot(values).collections]
+            assert [336, 129, 110] in [array.tolist() for array in shown if array is not None]

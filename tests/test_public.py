@@ -47,10 +47,11 @@ def test_the_argument_that_was_meant_is_named(function: Any, given: str, meant: 
         (gw.Graph.from_table, ([0],), "edge_attr", "weight"),
         (gw.read, ("roads.csv",), "weights", "columns"),
         (gw.generators.road, (4,), "weight", "weights"),
+        (gw.Graph.plot, (STAR,), "color", "values"),
         (gw.generators.rmat, (4,), "random_state", "seed"),
     ],
 )
-def test_makers_of_graphs_name_it_too(
+def test_methods_of_graphs_name_it_too(
     function: Any, positional: tuple[Any, ...], given: str, meant: str
 ) -> None:
     with pytest.raises(TypeError, match=f"no argument '{given}': did you mean {meant}="):

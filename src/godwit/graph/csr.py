@@ -517,9 +517,15 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
         >>> graph.with_vertex_data({"people": [336, 129, 110]}).to_networkx().nodes["Ulm"]
         {'people': 129}
 
-        :param columns: (n) values by position, by the name of the attribute: ``{"rank": result.rank}``
-        :raises InputError: a column has another shape
+        :param columns: (n) values by position, by the name of the attribute: ``{"rank": result.rank}``; or
+            values by id, a mapping or a pandas Series: ``{"rank": result.to_dict()}``
+        :raises InputError: a column has another shape, or lacks a vertex
         """
+        if isinstance(columns, Mapping):
+            columns = {
+                name: self._ids.ordered(values, f"column {shown(name)}")
+                for name, values in columns.items()
+            }
         added = checked_columns(columns, self.vertex_count)
         return self._copy()._with_data({**self._vertex_data, **added}, self._edge_data)
 
@@ -747,12 +753,14 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
             like=lambda rows: replicated(rows, count),
         )
 
+    @public
     def plot(self, values: Any = None, *, label: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw a small graph with matplotlib, by a layout of NetworkX or igraph.
 
         Up to 50 vertices have their ids beside them. The drawing is the same in every call.
 
-        :param values: (n) numbers that color the vertices, such as ``gw.pagerank(graph).rank``
+        :param values: (n) numbers that color the vertices, such as ``gw.pagerank(graph).rank``; or by id, a
+            mapping or a pandas Series
         :param label: what the numbers are
         :param ax: axes to draw on; None for a new figure
         :returns: the axes; ``ax.figure.savefig("graph.pdf")`` writes a file
@@ -760,7 +768,7 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
         """
         from godwit.graph.drawing import draw
 
-        return draw(self, values, label, ax)
+        return draw(self, self._ids.ordered(values, "values"), label, ax)
 
     def plot_degrees(self, ax: Axes | None = None) -> Axes:
         """Plot how many vertices have each out-degree, on logarithmic scales.
@@ -801,6 +809,7 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
 
         return self._part(*largest_component(self.rows, self._directed))
 
+    @public
     def subgraph(self, vertices: Sources) -> Graph:
         """Return the subgraph that vertices induce: these, and all arcs between them, with their weights.
 

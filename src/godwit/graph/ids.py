@@ -359,6 +359,19 @@ class VertexIds:
                 return ordered
         return dict(zip(positions.tolist(), values.tolist(), strict=True))
 
+    def ordered(self, values: Any, what: str) -> Any:
+        """Return values by id, as of :meth:`by_position`, in the order of positions; others unchanged.
+
+        :raises InputError: as :meth:`by_position`, or a vertex has no value
+        """
+        found = self.by_position(values, what)
+        if not isinstance(found, Mapping):
+            return found
+        if len(found) < self._count:
+            absent = next(v for v in range(self._count) if v not in found)
+            raise InputError(f"{what} must be of all vertices, and {shown(self[absent])} has none")
+        return [found[position] for position in range(self._count)]
+
     @staticmethod
     def _require_distinct(positions: Any, ids: Any, what: str) -> None:
         once, counts = np.unique(np.asarray(positions), return_counts=True)

@@ -9,7 +9,7 @@ internally-disconnected communities in Leiden and Louvain", 2024).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -268,17 +268,8 @@ def _by_position(graph: Graph, labels: Any) -> Any:
             raise InputError(
                 f"communities must not overlap, and {shown(graph.ids[again])} is in two"
             )
-    else:
-        ordered = graph.ids.by_position(labels, "labels")
-        if not isinstance(ordered, Mapping):
-            return ordered
-        numbers, positions = np.array(list(ordered.values())), np.array(list(ordered), np.int64)
-    missing = np.ones(graph.vertex_count, np.bool_)
-    missing[positions] = False
-    if missing.any():
-        absent = shown(graph.ids[int(np.argmax(missing))])
-        raise InputError(f"labels must be of all vertices, and {absent} has none")
-    return numbers[np.argsort(positions)]
+        labels = dict(zip(graph.ids.of(positions), numbers.tolist(), strict=True))
+    return graph.ids.ordered(labels, "labels")
 
 
 def _find(

@@ -161,7 +161,7 @@ class VertexIds:
 
         :raises IndexError: there is no such vertex
         """
-        if isinstance(position, list | np.ndarray) and np.shape(position):
+        if getattr(position, "ndim", 0) > 0:
             raise InputError(
                 f"position must be an integer, got {shown(position)}; graph.ids.of takes several"
             )

@@ -264,7 +264,7 @@ def _by_position(graph: Graph, labels: Any) -> Any:
         numbers = np.repeat(np.arange(len(members)), [len(one) for one in members])
         positions = np.concatenate([np.empty(0, np.int64), *members])
         if len(np.unique(positions)) < len(positions):
-            again = np.bincount(positions).argmax()
+            again = int(np.bincount(positions).argmax())
             raise InputError(
                 f"communities must not overlap, and {shown(graph.ids[again])} is in two"
             )

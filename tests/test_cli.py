@@ -748,6 +748,9 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "unknown option": (ROADS, "info FILE --colour", "No such option.*--colour"),
     "unknown command": (ROADS, "walk FILE", "No such command 'walk'"),
     "name of NetworkX": (ROADS, "k_core FILE", "No such command 'k_core'. Did you mean 'core'?"),
+    "option of NetworkX": (ROADS, "pagerank FILE --alpha 1", "--alpha. Did you mean --damping?"),
+    "option misspelt": (ROADS, "sssp FILE -s 1 --column a,b", "--column. Did you mean --columns?"),
+    "no command": (ROADS, "FILE", r"A command comes first: godwit info "),
     "name of cuGraph": (ROADS, "wcc FILE", "No such command 'wcc'. Did you mean 'components'?"),
 }
 

@@ -194,3 +194,14 @@ def test_ids_of_a_mask() -> None:
         graph.ids.of(inside[:2])
     with pytest.raises(InputError, match=r"graph\.ids\.of takes several"):
         _ = graph.ids[inside]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("hamburg", "Hamburg"), ("Hambrug", "Hamburg"), ("Oslo", None), ("", None)]
+)
+def test_a_misspelt_text_gets_a_hint(given: str, meant: str | None) -> None:
+    ids = VertexIds(3, ["Bremen", "Hamburg", "Köln"])
+    with pytest.raises(InputError) as caught:
+        ids.position(given)
+    expected = f"; did you mean {meant!r}?" if meant else "such as 'Bremen' and 'Köln'"
+    assert str(caught.value).endswith(expected)

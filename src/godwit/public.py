@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -22,7 +22,11 @@ _OF_OTHER_LIBRARIES = {
     "dst": ("target", "targets"),
     "edge_attr": ("weight",),
     "frontier": ("start",),
+    "gpu": ("devices",),
+    "gpus": ("devices",),
     "node_color": ("values",),
+    "num_threads": ("devices",),
+    "out": ("output",),
     "usecols": ("columns",),
     "beta": ("cutoff",),
     "cutoff": ("limit",),
@@ -42,6 +46,7 @@ _OF_OTHER_LIBRARIES = {
     "source": ("sources", "columns"),
     "src": ("source", "sources"),
     "start": ("initial", "sources", "source"),
+    "threads": ("devices",),
     "timeout": ("timeout_s",),
     "tol": ("tolerance",),
     "u": ("vertices",),
@@ -91,7 +96,8 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             names = [name for name in parameters if name not in ("self", "cls")]
             if unknown is None or takes_any:
                 raise
-            suggestion = _suggestion(unknown, names)
+            meant = argument_meant(unknown, names)
+            suggestion = f"did you mean {meant}=?" if meant else f"it takes {', '.join(names)}"
             raised = TypeError(f"{function.__name__}() has no argument {unknown!r}: {suggestion}")
         # Without the frames of Godwit and the errors of compilers, which say nothing to the caller.
         cause = None if isinstance(raised, OperatorError) else raised.__cause__
@@ -104,10 +110,9 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
     return call
 
 
-def _suggestion(unknown: str, parameters: list[str]) -> str:
-    """Return the end of the message about an unknown keyword argument."""
+def argument_meant(unknown: str, parameters: Iterable[str]) -> str | None:
+    """Return the parameter that an unknown argument means; None if there is none like it."""
+    parameters = list(parameters)
     meant = [name for name in _OF_OTHER_LIBRARIES.get(unknown, ()) if name in parameters]
     similar = difflib.get_close_matches(unknown, parameters, 1, 0.7)
-    for name in (*meant, *similar):
-        return f"did you mean {name}=?"
-    return f"it takes {', '.join(parameters)}"
+    return next(iter((*meant, *similar)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -33,7 +34,7 @@ from godwit.cli import (
     walks,
 )
 from godwit.cli.failures import PipeClosedError, UsageError, exit_status
-from godwit.graph.generators.spec import GENERATORS
+from godwit.graph.generators.spec import GENERATORS, is_spec
 from godwit.io.format_names import FORMATS
 
 _HELP = (
@@ -148,6 +149,10 @@ class _Group(TyperGroup):
             name = _OF_OTHER_LIBRARIES.get(args[0].lower().replace("_", "-"))
             if name is not None:
                 error.message = f"No such command {args[0]!r}. Did you mean {name!r}?"
+            elif is_spec(args[0]) or Path(args[0]).is_file():
+                error.message = (
+                    f"No such command {args[0]!r}. A command comes first: godwit info {args[0]}"
+                )
             raise
 
     def invoke(self, ctx: Any) -> Any:

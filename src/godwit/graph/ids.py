@@ -15,6 +15,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,8 @@ from godwit.errors import InputError, shown
 
 MAXIMAL_ID_BASE = 2**31 - 1
 """The largest id of the first of consecutive vertices in a file."""
+
+_MOST_COMPARED = 10_000
 
 Kind = Literal["consecutive", "integer", "text", "object"]
 
@@ -410,10 +413,26 @@ class VertexIds:
             return VertexIds.counted(count, self._base)
         return VertexIds(count, self._first)
 
+    def similar(self, id: Any) -> str:
+        """Return ``"; did you mean ...?"`` with the text id that resembles one that is not there.
+
+        Of many ids, only those are compared that differ in capitals alone. The text is empty if none does.
+        """
+        if self._kind != "text" or not isinstance(id, str) or not _is_unicode(id):
+            return ""
+        import pyarrow.compute as pc
+
+        at = int(pc.index(pc.utf8_lower(self._stored), id.lower()).as_py())
+        if at < 0 and self._count <= _MOST_COMPARED:
+            texts = self._stored.to_pylist()
+            at = next((texts.index(text) for text in get_close_matches(id, texts, 1, 0.7)), -1)
+        return "" if at < 0 else f"; did you mean {shown(self[at])}?"
+
     def _no_vertex(self, id: Any, what: str) -> str:
         """Return the message that no vertex has an id, with the kind of ids that the graph has."""
         if self._kind != "consecutive":
             message = f"{what} {shown(id)} is not in the graph, which has {self.described}"
+            message += self.similar(id)
             if self._is_integer(id) and 0 <= int(id) < self._count:
                 message += (
                     f"; position {int(id)} has the id {shown(self[int(id)])} (graph.ids[{int(id)}])"

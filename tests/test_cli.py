@@ -533,6 +533,12 @@ class TestOtherCommands:
         text = run(*command.split(), "--help").stdout
         assert f"godwit {command}".rstrip() in text.partition("Examples:")[2]
 
+    @pytest.mark.parametrize("command", ["", "sssp", "info"])
+    def test_help_shows_no_types_of_flags(self, command: str) -> None:
+        text = run(*command.split(), "--help").stdout
+        assert "--help" in text
+        assert "bool" not in text
+
     def test_help_says_what_is_counted(self) -> None:
         assert "MTEPS are millions of arcs" in run("sssp", "--help").stdout
 

@@ -16,7 +16,8 @@ _OTHERS = {
         "single_source_dijkstra single_source_dijkstra_path_length shortest_path_length",
         "distances": "all_pairs_shortest_path_length all_pairs_dijkstra all_pairs_dijkstra_path_length "
         "all_pairs apsp multi_source_bfs",
-        "eccentricity": "diameter radius center periphery",
+        "eccentricity": "radius center periphery",
+        "diameter_bounds": "diameter",
         "betweenness_centrality": "betweenness edge_betweenness edge_betweenness_centrality",
         "closeness_centrality": "closeness",
         "harmonic_centrality": "harmonic",
@@ -118,6 +119,7 @@ _ATTRIBUTES = {
         ("top nlargest most_common sort_values ranking topk", "highest(count)"),
         ("membership communities community partition clusters groups", "members(community)", "label"),
         ("labels component components", "label"),
+        ("members", "label, as in graph.ids.of(result.label == 0)"),
         ("score scores pagerank", "rank", "centrality"),
         ("run", "gw.run(program, graph)"),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from godwit.cli import (
     betweenness,
@@ -110,12 +110,28 @@ _OF_OTHER_LIBRARIES = {
 """Names of commands by those that other libraries and textbooks give to their algorithms."""
 
 
+def _without_types_of_flags(params: list[Any]) -> list[Any]:
+    """Return the options, flags among them without the type that help would show: ``<bool>``."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    """A command, whose help shows no types of flags."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+
 class _Group(TyperGroup):
     """Group of all commands, whose exceptions become exit statuses."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, those of completion with short texts."""
-        params = super().get_params(ctx)
+        params = _without_types_of_flags(super().get_params(ctx))
         for param in params:
             if param.name in _COMPLETION_HELP:
                 param.help = _COMPLETION_HELP[param.name]  # type: ignore[attr-defined]
@@ -247,9 +263,9 @@ for _name, _function, *_epilog_parts in (
     ("devices", devices.devices, devices.EXAMPLES),
 ):
     _texts = [_SUMMARIES.get(_name), _function.__doc__]
-    app.command(_name, help="\n\n".join(filter(None, _texts)), epilog=_epilog(*_epilog_parts))(
-        _function
-    )
+    app.command(
+        _name, cls=_Command, help="\n\n".join(filter(None, _texts)), epilog=_epilog(*_epilog_parts)
+    )(_function)
 
 
 def command() -> Any:

@@ -539,6 +539,12 @@ class TestOtherCommands:
         assert "--help" in text
         assert "bool" not in text
 
+    def test_infinite_eccentricities_are_explained(self, tmp_path: Path) -> None:
+        path = tmp_path / "parts.el"
+        path.write_text("# Undirected graph\n0 1\n1 2\n3 4\n")
+        assert "5 do not reach all others: their values are" in run("eccentricity", path).stdout
+        assert "do not reach" not in run("eccentricity", "path:4").stdout
+
     def test_help_says_what_is_counted(self) -> None:
         assert "MTEPS are millions of arcs" in run("sssp", "--help").stdout
 

@@ -134,7 +134,7 @@ class _Group(TyperGroup):
         params = _without_types_of_flags(super().get_params(ctx))
         for param in params:
             if param.name in _COMPLETION_HELP:
-                param.help = _COMPLETION_HELP[param.name]  # type: ignore[attr-defined]
+                param.help = _COMPLETION_HELP[param.name]
         return params
 
     def main(

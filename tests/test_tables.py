@@ -623,6 +623,24 @@ def test_damage_is_noticed_or_harmless(tmp_path: Path, form: str, texts: bool) -
 
 
 class TestDataframes:
+    def test_columns_that_pandas_has_numbered(self) -> None:
+        import pandas as pd
+
+        frame = pd.DataFrame([["a", "b", 5], ["b", "c", 7]])
+        graph = Graph.from_table(frame, 0, 1, 2)
+        assert (named_arcs(graph), graph.weights.tolist()) == ([("a", "b"), ("b", "c")], [5, 7])
+        with pytest.raises(InputError, match="no column '3'; the columns are '0', '1', '2'"):
+            Graph.from_table(frame, 0, 3)
+        with pytest.raises(InputError, match="source must be the name of a column, got True"):
+            Graph.from_table(frame, True, 1)
+
+    def test_integers_beside_texts(self) -> None:
+        import pandas as pd
+
+        frame = pd.DataFrame({"from": ["a", 1], "to": ["b", 2]})
+        with pytest.raises(InputError, match=r"column from .*holds integers or texts, not both$"):
+            Graph.from_table(frame)
+
     def test_of_any_library(self) -> None:
         import pandas as pd
 

@@ -343,9 +343,9 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
     @public
     def from_table(
         table: Any,
-        source: str | None = None,
-        target: str | None = None,
-        weight: str | None = None,
+        source: str | int | None = None,
+        target: str | int | None = None,
+        weight: str | int | None = None,
         *,
         directed: bool | None = None,
         relabel: bool | None = None,
@@ -367,8 +367,9 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
         >>> Graph.from_table(roads).edge_data["road"].tolist()
         ['A4', 'A8']
 
-        :param source: name of the column of sources; by default columns are recognized by their usual
-            names, else the first two are taken, and a third if it has a usual name of weights
+        :param source: name of the column of sources, an integer where pandas has numbered the columns; by
+            default columns are recognized by their usual names, else the first two are taken, and a third
+            if it has a usual name of weights
         :param target: name of the column of targets
         :param weight: name of the column of weights; None: no weights, if sources and targets are named
         :param directed: False: each row is an edge. None: directed, unless :meth:`to_arrow` made the

@@ -91,9 +91,9 @@ def edge_tables(column: Column, rows: Rows, ids: VertexIds, directed: bool) -> I
 
 def list_table_arcs(
     table: Any,
-    source: str | None,
-    target: str | None,
-    weight: str | None,
+    source: str | int | None,
+    target: str | int | None,
+    weight: str | int | None,
     directed: bool | None,
     relabel: bool | None,
 ) -> tuple[ArcList, ReadOptions, AttributeColumns]:
@@ -214,12 +214,15 @@ def to_frame(table: Any, *, nullable: bool) -> Any:
 
 
 def _columns(
-    names: list[str], source: str | None, target: str | None, weight: str | None
+    names: list[str], source: str | int | None, target: str | int | None, weight: str | int | None
 ) -> Columns:
-    given = {"source": source, "target": target, "weight": weight}
-    for which, name in given.items():
-        if name is not None and not isinstance(name, str):
+    """Return the columns; pandas' integers, as it numbers columns without names, are texts in Arrow."""
+    for which, name in (("source", source), ("target", target), ("weight", weight)):
+        if name is not None and (not isinstance(name, str | int) or isinstance(name, bool)):
             raise InputError(f"{which} must be the name of a column, got {shown(name)}")
+    source, target, weight = (
+        str(name) if isinstance(name, int) else name for name in (source, target, weight)
+    )
     if (source is None) != (target is None):
         raise InputError("source and target must be given both, or neither")
     if source is None or target is None:
@@ -303,7 +306,11 @@ def _arrow_table(table: Any) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # methods of a foreign library raise anything
-        raise InputError(f"the table cannot be read: {error}") from error
+        reasons = "; ".join(map(str, error.args))
+        advice = (
+            "; a column holds integers or texts, not both" if isinstance(error, TypeError) else ""
+        )
+        raise InputError(f"the table cannot be read: {reasons}{advice}") from error
     raise _not_a_table(table)
 
 

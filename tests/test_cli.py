@@ -726,7 +726,11 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "no source": (ROADS, "bfs FILE", "Missing option '--source'"),
     "zero devices": (ROADS, "sssp FILE -s 1 --devices 0", "devices must be at least 1, got 0"),
     "negative devices": (ROADS, "sssp FILE -s 1 --devices -1", "at least 1, got -1"),
-    "unknown device": (ROADS, "sssp FILE -s 1 --devices gpu", "there is no device 'gpu'.*GPUs are called cuda"),
+    "unknown device": (
+        ROADS,
+        "sssp FILE -s 1 --devices gpu",
+        "there is no device 'gpu'.*GPUs are called cuda",
+    ),
     "no device name": (ROADS, "sssp FILE -s 1 --devices cpu:0,", "must be a number or names"),
     "zero parts": (ROADS, "partition FILE -k 0", "parts must be at least 1, got 0"),
     "unknown method": (ROADS, "sssp FILE -s 1 --partition best", "contiguous, random.*'best'"),

@@ -20,6 +20,7 @@ from godwit.algorithms.distances.scores import SomeScores
 from godwit.algorithms.paths.verify import RELATIVE_SLACK, verify_bfs, verify_sssp
 from godwit.algorithms.sssp import sssp
 from godwit.dtypes import Array
+from godwit.errors import shown
 from godwit.graph.csr import Graph
 
 _SECONDS_OF_WORK = 1 << 26
@@ -49,7 +50,7 @@ def verify_distances(
             column = int(wrong[0])
             vertex = column if targets is None else int(targets[column])
             fail(
-                f"the distance from {ids[source]} to {ids[vertex]} is {expected[column]}, "
+                f"the distance from {shown(ids[source])} to {shown(ids[vertex])} is {expected[column]}, "
                 f"got {found[column]}"
             )
     return len(drawn)
@@ -77,7 +78,9 @@ def verify_sums(
         lengths[distance == unreached_distance(distance.dtype)] = np.inf
         value, found = expected(lengths), float(result._scores[place])
         if not (value == found or abs(value - found) <= _SUM_SLACK * abs(value)):
-            fail(f"the {result.score_name} of vertex {graph.ids[vertex]} is {value}, got {found}")
+            fail(
+                f"the {result.score_name} of vertex {shown(graph.ids[vertex])} is {value}, got {found}"
+            )
     return len(drawn)
 
 

@@ -146,7 +146,8 @@ def test_the_first_search_compiles_in_a_second_process(
     monkeypatch.setattr(ahead, "_LONGEST_S", 120.0)
     if broken:
         monkeypatch.setattr(ahead, "_PROGRAM", "raise SystemExit(1)")
-    graph = Graph.from_edges([0, 1], [1, 2], np.array([2, 3], np.int32), directed=False)
+    edges = [0, 1], [1, 2], np.array([2, 3], np.int32)
+    graph = Graph.from_edges(*edges, directed=False, vertex_count=100_000)
     with ahead.search_ahead("sssp", "road:3x3,weights=1..2", "cpu") as process:
         process.wait(graph, predecessors=False)
         kept = [path.name for path in tmp_path.glob("cache/cpu/*")]
@@ -155,6 +156,9 @@ def test_the_first_search_compiles_in_a_second_process(
         monkeypatch.setenv("GODWIT_CACHE", str(tmp_path / command))
         with ahead.search_ahead(command, spec, "cpu") as process:
             assert process.wait(graph, predecessors=False) == 0.0
+    monkeypatch.setenv("GODWIT_CACHE", str(tmp_path / "small"))
+    with ahead.search_ahead("sssp", "road:3x3,weights=1..2", "cpu") as process:
+        assert process.wait(Graph.from_edges(*edges), predecessors=False) == 0.0
 
 
 @pytest.mark.parametrize("was_on", [True, False])

@@ -1,4 +1,4 @@
-"""Compilation beside reading, for the first search by weights that a user runs.
+"""Compilation beside reading, for the first search of a large graph by weights that a user runs.
 
 Where the cache folder holds no code for CPUs yet, a second process searches a tiny graph while the command
 imports libraries and reads or generates its own. What it compiles is in the cache when the command needs
@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,11 @@ import gc, sys, numpy, godwit
 gc.disable()
 weights = numpy.ones(1, sys.argv[1])
 graph = godwit.Graph.from_edges([0], [1], weights, directed=False)
-godwit.sssp(graph, 0, devices="cpu")
+godwit.sssp(graph, 0, devices="cpu", execution="asynchronous")
 """
 _LONGEST_S = 60.0
+_SMALL_BYTES = 100_000
+"""Size of files below which graphs are small, compressed ones too."""
 _NEEDED_NEXT = ("godwit.worker.cpu.engine", "rich.console")
 """Modules that the command imports after the search was compiled, or before, while it waits."""
 
@@ -71,8 +74,11 @@ class SearchAhead:
             return 0.0
         from subprocess import TimeoutExpired
 
+        from godwit.algorithms.sssp import is_small
         from godwit.trace import seconds_since
 
+        if is_small(graph):  # other code searches it
+            return 0.0
         begin = perf_counter()
         if predecessors:
             _compile_predecessors(graph)
@@ -109,8 +115,14 @@ def search_ahead(command: str, graph: str, devices: Any) -> SearchAhead:
 
 
 def _likely_weights(graph: str) -> str | None:
-    """Return the dtype of the weights of most graphs that are given like this; None: there are none."""
+    """Return the dtype of the weights of most graphs that are given like this.
+
+    None if there are none, or the graph is a small file, for which vertex programs are not needed.
+    """
     if not is_spec(graph):
+        with suppress(OSError):
+            if Path(graph).stat().st_size < _SMALL_BYTES:
+                return None
         return "int32"
     bounds = parse_spec(graph).keywords.get("weights")
     if bounds is None:

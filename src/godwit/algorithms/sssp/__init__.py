@@ -158,6 +158,11 @@ _ALONE_WORK = 100_000
 """Vertices and arcs of a graph below which a search takes one thread a millisecond or so."""
 
 
+def is_small(graph: Graph) -> bool:
+    """Return True if one thread searches a graph from one source, on all cores by default."""
+    return graph.vertex_count + graph.arc_count < _ALONE_WORK
+
+
 def _suits_one_thread(
     placed: PlacedGraph, sources: Array, target: int | None, options: SolverOptions
 ) -> bool:
@@ -165,11 +170,9 @@ def _suits_one_thread(
 
     On small graphs a program has one thread as well, and its preparation takes longer than the search.
     """
-    graph = placed.graph
-    is_small = graph.vertex_count + graph.arc_count < _ALONE_WORK
-    is_plain = len(sources) == 1 and target is None and graph.is_weighted
+    is_plain = len(sources) == 1 and target is None and placed.graph.is_weighted
     return (
-        is_small
+        is_small(placed.graph)
         and is_plain
         and placed.context.devices[0].shares_memory
         and not options.asks_for_kernels

@@ -1,9 +1,9 @@
 """Compilation beside reading, for the first search of a large graph by weights that a user runs.
 
 Where the cache folder holds no code for CPUs yet, a second process runs the vertex program on a tiny graph
-while the command imports libraries and reads or generates its own. What it compiles is in the cache when the command needs
-it. (A thread would wait for the locks of Python and Numba.) If that process fails, the command compiles
-itself.
+while the command imports libraries and reads or generates its own. What it compiles is in the cache when
+the command needs it. (A thread would wait for the locks of Python and Numba.) If that process fails, the
+command compiles itself.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
 def choose_gpu_window(
     program: VertexProgram, graph: Graph, delta: float | None, hops: int | None
 ) -> tuple[float, int]:
-    """Return by how much GPUs first raise the bound at a meeting, and how many arcs blocks run ahead meanwhile.
+    """Return by how much GPUs first raise the bound at a meeting, and how many arcs blocks then run ahead.
 
     On long, thin graphs they run far ahead, since meetings dominate the time there; on wide ones hardly,
     since every round has enough work and order saves some. Hence delta is typical weight over the square of

@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.communities.cuda_summary import (
+    CommunitySummary,
+    Summary,
+    require_short_labels,
+)
 from godwit.algorithms.communities.levels import LABEL_CLASSES, class_count, first_word
 from godwit.arrays import ResultLocation
-from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
 from godwit.graph.facts import in_offsets
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.run import (
     ROWS,
     STAGE,
@@ -89,14 +91,14 @@ class Count(IntEnum):
 
 @dataclass
 class LabelOutcome:
-    """Labels, work and times of a query.
+    """Communities, work and times of a query.
 
-    :param label: (n) a vertex of each vertex's community; the label itself of ``cdlp``
     :param visited: visits of vertices
-    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``summary`` (numbers of communities, sizes,
+        modularity), ``gather``
     """
 
-    label: Array
+    summary: Summary
     visited: int
     supersteps: int
     seconds: dict[str, float] = field(default_factory=dict)
@@ -137,18 +139,16 @@ def labels_on_gpu(
     iterations: int,
     seed: int,
     gpu: GpuOptions,
-    poll: ProgressPoll | None,
+    location: ResultLocation,
+    poll: RunPoll | None,
 ) -> LabelOutcome:
     """Propagate labels in a graph that has vertices, and is on one device.
 
     :param weighted: by weights, which are int64
+    :param location: where arrays of the result are to be
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     """
-    if placement.capacity >= 1 << 31:
-        raise GraphTooLargeError(
-            f"label propagation on a GPU takes fewer than {1 << 31:,} vertices, and the graph has "
-            f"{placement.vertex_count:,}; use devices='cpu'"
-        )
+    require_short_labels(placement)
     seconds: dict[str, float] = {}
     with placement.held():
         plan = placement.plan(
@@ -158,17 +158,18 @@ def labels_on_gpu(
         state = state_words([first_word(seed), iterations])
         seconds["kernel"] = plan.run(state, phase=Phase.LABEL_BEGIN, poll=poll)
         control = plan.controls()[0]
-        label, seconds["gather"] = deliver_vertices(
-            placement,
-            plan.arrays.of["label"],
-            np.int32,
-            ResultLocation(),
-            result_dtype=placement.graph.targets.dtype,
-        )
-    visited = int(control["run_counts"][Count.VISITED])
-    if cdlp:  # the one list serves all iterations, in which vertices without arcs stay
-        visited = placement.vertex_count * iterations
-    return LabelOutcome(label, visited, int(control["state"][STEP]), seconds)
+        visited = int(control["run_counts"][Count.VISITED])
+        if cdlp:  # the one list serves all iterations, in which vertices without arcs stay
+            visited = placement.vertex_count * iterations
+        supersteps = int(control["state"][STEP])
+        if poll is not None:
+            poll.before += visited
+        communities = CommunitySummary(placement, gpu, poll, weighted=weighted)
+        summary = communities.number(plan.arrays.of["label"], location, named=cdlp)
+    for phase, taken in communities.seconds.items():
+        name = "summary" if phase in ("kernel", "sort") else phase
+        seconds[name] = seconds.get(name, 0.0) + taken
+    return LabelOutcome(summary, visited, supersteps, seconds)
 
 
 class _LabelPlan(StepPlan[StepPlacement]):
@@ -207,8 +208,6 @@ class _LabelPlan(StepPlan[StepPlacement]):
             "long_rows": left_rows_bytes("mixed", out_rows, n),
             "counters": _COUNTERS_BYTES,
         }
-        # Delivery joins labels of all positions.
-        sizes["label"] = max(sizes["label"], 4 * placement.count)
         placement.reserve(
             *((self.arrays.of[name], [max(8, nbytes)]) for name, nbytes in sizes.items())
         )

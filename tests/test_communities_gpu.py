@@ -13,6 +13,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import emulated_gpus, results_on_gpus
+from godwit.algorithms.communities import cuda as label_steps
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -67,7 +68,7 @@ def check_modularity(graph: Graph, devices: Any, seed: int = 1) -> None:
 
 
 def rows_of_all_lengths(*, directed: bool) -> Graph:
-    """Rows for registers, tables of warps and of blocks, and those in global memory."""
+    """Rows for registers, for tables of warps, and for those in global memory."""
     generator = np.random.default_rng(5)
     lengths = [9000, 8193, 4000, 300, 257, 256, 40, 9, 8, 3]
     tails = np.repeat(np.arange(len(lengths)), lengths)
@@ -95,13 +96,22 @@ class TestEmulated:
             for iterations in (0, 1, 20):
                 check(graph, "cuda:0", gpu=gpu, max_iterations=iterations)
 
-    def test_longest_rows(self) -> None:
-        graph = gw.generators.star(300)
-        gpu = ExperimentOptions(threads=64)  # tables of blocks have 1024 slots
-        for count in (300, 600):
-            graph = gw.generators.star(count)
-            for variant in VARIANTS:
-                check(graph, "cuda:0", variant, gpu=gpu, max_iterations=2)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("batched", [False, True])
+    def test_long_rows(
+        self, monkeypatch: pytest.MonkeyPatch, batched: bool, weighted: bool
+    ) -> None:
+        if batched:  # the tables have room for the longest row alone
+            monkeypatch.setattr(label_steps, "_MOST_ARENA_BYTES", 1)
+        generator = np.random.default_rng(6)
+        lengths = [257, 256, 700, 300, 511, 12]
+        tails = np.repeat(np.arange(len(lengths)), lengths)
+        heads = generator.integers(6, 400, len(tails))
+        weights = generator.integers(0, 5, len(tails)) if weighted else None
+        graph = Graph.from_edges(tails, heads, weights, vertex_count=420, directed=not weighted)
+        for variant in VARIANTS:
+            for gpu in (GpuOptions(), ExperimentOptions(slice_s=0, blocks=1)):
+                check(graph, "cuda:0", variant, gpu=gpu, max_iterations=3)
 
     def test_queries_of_a_placed_graph(self) -> None:
         graph = gw.generators.rmat(7, 5, seed=2, symmetrize=False, weights=(1, 3))

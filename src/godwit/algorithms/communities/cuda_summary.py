@@ -203,14 +203,17 @@ class CommunitySummary:
         (part,) = self._placement.parts
         given = self.arrays.of["given"][part]
         if lies_on_gpu(labels):
-            short = gpu_array(labels).astype(np.uint32)
+            short = _words(gpu_array(labels))
+            if not short.flags.c_contiguous:
+                short = short.copy()
+            short.device.synchronize()  # CuPy may still be writing it
             driver.copy_peer_async(
                 given.pointer, part.index, int(short.data.ptr), int(short.device.id), short.nbytes,
                 part.stream,
             )  # fmt: skip
             part.stream.synchronize()
         else:
-            upload(given, np.asarray(labels).astype(np.uint32))
+            upload(given, _words(labels))
         self._point(self.arrays.of["number"])
         self._run(Phase.LABELS_TAKE)
         return self._modularity(resolution)
@@ -245,6 +248,11 @@ class CommunitySummary:
         made = _SummaryPlan(self._placement, weighted, gpu)
         self._add("compile", made.compile_s)
         return made
+
+
+def _words(labels: Any) -> Any:
+    """Return small numbers that are not negative as uint32, without a copy where they have as many bits."""
+    return labels.view(np.uint32) if labels.dtype.itemsize == 4 else labels.astype(np.uint32)
 
 
 def modularity_on_gpu(

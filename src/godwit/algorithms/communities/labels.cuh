@@ -2,17 +2,21 @@
 // the invariants: all vertices of a class decide on one state, then all of them take their labels, so the
 // result is that of the CPU, bit for bit. Labels are vertices of the graph, by position; arcs name positions.
 //
-// A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes two
+// A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes some
 // supersteps. LABEL_DECIDE reads labels: vertices of the class choose, and the neighbours of those of the class
 // before that took another label become active, as seen before this class moves. LABEL_TAKE writes labels. In
 // the order of Graphalytics (CDLP) there is one class, whose list is made once.
 //
 // Weights are added up by label in hash tables with linear probing: in registers for TINY rows, in shared memory
-// of a warp or of a block, and for the longest rows in global memory, of which as many blocks as there are
-// arenas have a part. Sums are integers, and the best label is a maximum in a total order: no schedule of
-// threads changes it.
+// for rows of a warp. LONG rows are divided into chunks, which warps add to tables in global memory, the arena;
+// LABEL_CHOOSE finds the best of each part of a table, and clears it, and LABEL_TAKE the best of all parts. Where
+// the arena has no room for all long rows of a class, they come in batches (LABEL_ADD). The vertex' own label and
+// that of its first neighbour, which most neighbours may have, are added up in registers first: all threads would
+// wait for one slot. Sums are integers, and the best label is a maximum in a total order: no schedule of threads
+// changes it.
 //
-// In the end, union-find within communities divides those that are not connected. parent[v] <= v.
+// In the end, union-find within communities divides those that are not connected. parent[v] <= v. LABEL_LINK
+// gives each vertex a parent among its first neighbours, without atomics, so that few arcs join trees later.
 #pragma once
 
 #include "runtime/cuda/include/hashing.cuh"
@@ -22,9 +26,12 @@ constexpr u32 TINY_ARCS = 8;
 constexpr u32 WARP_SLOTS = 512;            // of a warp's table
 constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
 constexpr u32 LEAST_SLOTS = WARP;
+constexpr u32 ROW_CHUNK_ARCS = 256;              // of a long row
+constexpr u32 CHUNK_SLOTS = 4 * ROW_CHUNK_ARCS;  // of its table, for each chunk
 constexpr u32 MOST_CLASSES = 64;
-constexpr u32 KINDS = 4;
+constexpr u32 KINDS = 3;
 constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
+constexpr u32 LINK_ARCS = 4;  // neighbours that may become parents
 constexpr u32 NO_LABEL = 0xffffffffu;
 constexpr u32 NO_CLASS = 0xffffffffu;
 
@@ -33,27 +40,40 @@ enum LabelPhase : u32 {
     LABEL_COUNT,
     LABEL_LIST,
     LABEL_DECIDE,
+    LABEL_ADD,     // the next batch of long rows
+    LABEL_CHOOSE,  // the best of the parts of their tables
     LABEL_TAKE,
+    LABEL_LINK,     // to parents among the first neighbours
+    LABEL_LINKED,   // find roots
     LABEL_SPLIT,    // join the ends of arcs within communities
     LABEL_FLATTEN,  // find roots
     LABEL_NAME      // replace labels by roots
 };
 
-// Words of control->state.
-enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS };
+// Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows.
+enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END };
 
 enum LabelCount : u32 { VISITED, MOVES };
 
 // Kinds of rows, the longest first.
-enum RowKind : u32 { ROW_ARENA, ROW_BLOCK, ROW_WARP, ROW_TINY };
+enum RowKind : u32 { ROW_LONG, ROW_WARP, ROW_TINY };
 
 struct LabelCounters {
-    u64 long_rows;
-    u32 bins[2][MOST_BINS];  // listed vertices, by parity of the round
-    u32 ends[MOST_BINS];     // of bins in `order`
+    u64 long_rows[MOST_CLASSES];  // rows << 32 | chunks
+    u32 bins[2][MOST_BINS];       // listed vertices, by parity of the round
+    u32 ends[MOST_BINS];          // of bins in `order`
 };
 
 using Sum = WeightSum;  // u32 without weights
+
+// What a part of a long row's table holds: its best label, and the sum of the vertex' own.
+struct LongPart {
+    u64 sum;
+    u64 tie;
+    u64 own;
+    u32 label;
+    u32 padding;
+};
 
 struct Arguments {
     Stage stage;
@@ -65,17 +85,17 @@ struct Arguments {
     u32 *label;
     u32 *chosen;  // by place in `order`; NO_LABEL: it stays
     u32 *order;   // positions
-    u32 *active;  // by position
+    u8 *active;   // by position, in whole words
     u32 *parent;  // by position
     u32 *firsts;  // by block and bin: first place of the block's vertices
+    u32 *chunks;  // by place, of long rows: the first chunk among those of the class
     u32 *arena_keys;
     Sum *arena_sums;
+    LongPart *parts;  // by chunk of the class
     Schedule::Row *long_rows;
     LabelCounters *counters;
-    u64 arena_slots;  // of each block that has some
-    u32 arenas;
+    u64 arena_chunks;
     u32 classes;
-    u32 block_slots;
     u32 is_directed;
 };
 
@@ -112,7 +132,8 @@ struct LabelTable {
     __device__ __forceinline__ void add(u32 label, Sum weight) const {
         for (u32 slot = static_cast<u32>(label * 0x9e3779b1u >> 7) & mask;;
              slot = (slot + 1) & mask) {
-            const u32 there = atomicCAS(keys + slot, NO_LABEL, label);
+            u32 there = load_system(keys + slot);
+            if (there == NO_LABEL) there = atomicCAS(keys + slot, NO_LABEL, label);
             if (there == NO_LABEL || there == label) {
                 atomicAdd(sums + slot, weight);
                 return;
@@ -128,11 +149,58 @@ __device__ __forceinline__ u32 slots_for(u64 arcs) {
     return slots;
 }
 
-struct BlockChoice {
-    Candidate best[WARP];
-    u64 own[WARP];
-    u32 claimed;
+__device__ __forceinline__ Sum warp_total(Sum amount) {
+    if constexpr (WEIGHTED)
+        return lanes_sum(amount);
+    else
+        return __reduce_add_sync(FULL_WARP, amount);
+}
+
+__device__ __forceinline__ u32 end_of_bin(const Arguments &arguments, u32 bin) {
+    return load_relaxed(arguments.counters->ends + bin);
+}
+
+__device__ __forceinline__ u32 begin_of_bin(const Arguments &arguments, u32 bin) {
+    return bin ? end_of_bin(arguments, bin - 1) : 0;
+}
+
+// The vertices of a class, in units of a warp: chunks of long rows, rows, and groups of tiny rows.
+struct ClassUnits {
+    u32 begins[KINDS + 1] = {};  // places
+    u32 chunk = 0;               // the first one
+    u32 chunks = 0;
+
+    __device__ __forceinline__ u32 rows(u32 kind) const { return begins[kind + 1] - begins[kind]; }
+    __device__ __forceinline__ u64 units() const {
+        return static_cast<u64>(chunks) + rows(ROW_WARP) + (rows(ROW_TINY) + WARP - 1) / WARP;
+    }
 };
+
+// The units of a class with all of its chunks, if it is one.
+__device__ __forceinline__ ClassUnits units_of(const Arguments &arguments, u32 which) {
+    ClassUnits units;
+    if (which == NO_CLASS) return units;
+    for (u32 kind = 0; kind <= KINDS; kind++)
+        units.begins[kind] = begin_of_bin(arguments, which * KINDS + kind);
+    units.chunks = static_cast<u32>(load_relaxed(arguments.counters->long_rows + which));
+    return units;
+}
+
+// The first chunk of a long row, by its number among those of its class, or the end of all chunks.
+__device__ __forceinline__ u32 chunk_of(const Arguments &arguments, const ClassUnits &all,
+                                        u64 row) {
+    if (row >= all.rows(ROW_LONG)) return all.chunks;
+    return load_relaxed(arguments.chunks + all.begins[ROW_LONG] + row);
+}
+
+// Leave the chunks of some long rows alone.
+__device__ __forceinline__ ClassUnits batch_of(const Arguments &arguments, ClassUnits units,
+                                               const u64 *state) {
+    const u32 begin = chunk_of(arguments, units, state[LONG_BEGIN]);
+    units.chunks = chunk_of(arguments, units, state[LONG_END]) - begin;
+    units.chunk = begin;
+    return units;
+}
 
 struct Labels {
     const Arguments &arguments;
@@ -146,14 +214,13 @@ struct Labels {
     }
     __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
         if (arcs <= TINY_ARCS) return ROW_TINY;
-        if (arcs <= WARP_ARCS) return ROW_WARP;
-        return 2 * arcs <= arguments.block_slots ? ROW_BLOCK : ROW_ARENA;
+        return arcs <= WARP_ARCS ? ROW_WARP : ROW_LONG;
     }
-    __device__ __forceinline__ u32 end_of_bin(u32 bin) const {
-        return load_relaxed(arguments.counters->ends + bin);
+    static __device__ __forceinline__ u32 chunks_of(u64 arcs) {
+        return static_cast<u32>((arcs + ROW_CHUNK_ARCS - 1) / ROW_CHUNK_ARCS);
     }
-    __device__ __forceinline__ u32 begin_of_bin(u32 bin) const {
-        return bin ? end_of_bin(bin - 1) : 0;
+    __device__ __forceinline__ u64 word_of(u32 v, u64 start) const {
+        return thread_mix(start + static_cast<u64>(arguments.vertices[v]));
     }
 
     // Position and weight of arc `number` of a vertex, in-arcs behind out-arcs; weight 0 if it does not count.
@@ -186,7 +253,7 @@ struct Labels {
     __device__ __forceinline__ u32 thread_choose(u32 v, u64 start) const {
         const u32 arcs = static_cast<u32>(arcs_of(v));
         const u32 own = arguments.label[v];
-        const u64 word = thread_mix(start + static_cast<u64>(arguments.vertices[v]));
+        const u64 word = word_of(v, start);
         u32 label[TINY_ARCS];
         Sum weight[TINY_ARCS];
 #pragma unroll
@@ -214,161 +281,239 @@ struct Labels {
         return choice(best, own_sum, own);
     }
 
-    // Add the arcs of a row to a table, and find the best; `threads` threads share the work. `sync` orders them.
-    template <class Sync>
-    __device__ __forceinline__ Candidate choose_in(const LabelTable &table, u32 v, u64 arcs,
-                                                   u32 own, u64 word, u32 thread, u32 threads,
-                                                   u64 &own_sum, Sync sync) const {
-        for (u32 slot = thread; slot <= table.mask; slot += threads) table.clear(slot);
-        sync();
-        for (u64 number = thread; number < arcs; number += threads) {
-            Sum weight;
-            const u32 u = thread_arc(v, number, weight);
-            if (weight) table.add(arguments.label[u], weight);
+    // Add the arcs [first, end) of a row to a table, by a warp.
+    __device__ __forceinline__ void warp_add(const LabelTable &table, u32 v, u32 own, u64 first,
+                                             u64 end) const {
+        Sum ignored;
+        const u32 guess = arguments.label[thread_arc(v, 0, ignored)];
+        Sum of_own = 0, of_guess = 0;
+        for (u64 base = first + lane_id(); base < end; base += ARCS_A_WARP) {
+            u32 label[ARCS_A_LANE];
+            Sum weight[ARCS_A_LANE];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++) {
+                weight[i] = 0;
+                if (base + i * WARP < end) label[i] = thread_arc(v, base + i * WARP, weight[i]);
+            }
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                if (weight[i]) label[i] = arguments.label[label[i]];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++) {
+                if (weight[i] == 0) continue;
+                if (label[i] == own)
+                    of_own += weight[i];
+                else if (label[i] == guess)
+                    of_guess += weight[i];
+                else
+                    table.add(label[i], weight[i]);
+            }
         }
-        sync();
-        Candidate best{0, ~0ull, NO_LABEL};
-        own_sum = 0;
-        for (u32 slot = thread; slot <= table.mask; slot += threads) {
-            const u32 label = load_system(table.keys + slot);
-            if (label == NO_LABEL) continue;
-            const u64 sum = load_system(table.sums + slot);
-            if (label == own)
-                own_sum = sum;
-            else if (sum >= best.sum)
-                best.take(Candidate{sum, tie_of(label, word), label});
-        }
-        return best;
+        __syncwarp();
+        of_own = warp_total(of_own);
+        of_guess = warp_total(of_guess);
+        if (lane_id() == 0 && of_own) table.add(own, of_own);
+        if (lane_id() == 0 && of_guess) table.add(guess, of_guess);
     }
 
     __device__ __forceinline__ void warp_choose(const LabelTable &table, u32 place,
                                                 u64 start) const {
         const u32 v = arguments.order[place], own = arguments.label[v];
-        const u64 arcs = arcs_of(v);
-        const u64 word = thread_mix(start + static_cast<u64>(arguments.vertices[v]));
+        const u64 arcs = arcs_of(v), word = word_of(v, start);
         const LabelTable part{table.keys, table.sums, slots_for(arcs) - 1};
-        u64 own_sum;
-        Candidate best =
-            choose_in(part, v, arcs, own, word, lane_id(), WARP, own_sum, [] { __syncwarp(); });
+        for (u32 slot = lane_id(); slot <= part.mask; slot += WARP) part.clear(slot);
+        __syncwarp();
+        warp_add(part, v, own, 0, arcs);
+        __syncwarp();
+        Candidate best{0, ~0ull, NO_LABEL};
+        u64 own_sum = 0;
+        for (u32 slot = lane_id(); slot <= part.mask; slot += WARP) {
+            const u32 label = load_system(part.keys + slot);
+            if (label != NO_LABEL)
+                thread_weigh(label, load_system(part.sums + slot), own, word, best, own_sum);
+        }
+        __syncwarp();
         best = warp_best(best);
         own_sum = lanes_sum(own_sum);
         if (lane_id() == 0) arguments.chosen[place] = choice(best, own_sum, own);
         __syncwarp();
     }
 
-    __device__ __forceinline__ void block_choose(const LabelTable &table, BlockChoice &shared,
-                                                 u32 place, u64 start) const {
-        const u32 v = arguments.order[place], own = arguments.label[v];
+    __device__ __forceinline__ void thread_weigh(u32 label, u64 sum, u32 own, u64 word,
+                                                 Candidate &best, u64 &own_sum) const {
+        if (label == own)
+            own_sum = sum;
+        else if (sum >= best.sum)
+            best.take(Candidate{sum, tie_of(label, word), label});
+    }
+
+    // Return the place of the long row that has a chunk. All lanes come, with the same chunk.
+    __device__ __forceinline__ u32 warp_place_of(const ClassUnits &units, u32 chunk) const {
+        const i64 after = warp_lower_bound(arguments.chunks, units.begins[ROW_LONG],
+                                           units.begins[ROW_LONG + 1], i64{chunk} + 1);
+        return static_cast<u32>(after) - 1;
+    }
+
+    // Add a chunk of a long row to the row's table.
+    __device__ __forceinline__ void warp_add_chunk(const ClassUnits &units, u32 chunk) const {
+        const u32 place = warp_place_of(units, chunk);
+        const u32 v = arguments.order[place], first = arguments.chunks[place];
         const u64 arcs = arcs_of(v);
-        const u64 word = thread_mix(start + static_cast<u64>(arguments.vertices[v]));
-        const LabelTable part{table.keys, table.sums, slots_for(arcs) - 1};
-        u64 own_sum;
-        Candidate best = choose_in(part, v, arcs, own, word, threadIdx.x, blockDim.x, own_sum,
-                                   [] { __syncthreads(); });
+        const u64 slot = static_cast<u64>(first - units.chunk) * CHUNK_SLOTS;
+        const LabelTable table{arguments.arena_keys + slot, arguments.arena_sums + slot,
+                               slots_for(arcs) - 1};
+        const u64 begin = static_cast<u64>(chunk - first) * ROW_CHUNK_ARCS;
+        warp_add(table, v, arguments.label[v], begin, min(arcs, begin + ROW_CHUNK_ARCS));
+    }
+
+    // Find the best label of the part of a long row's table that belongs to a chunk, and clear it.
+    __device__ __forceinline__ void warp_choose_part(const ClassUnits &units, u32 chunk,
+                                                     u64 start) const {
+        const u32 place = warp_place_of(units, chunk);
+        const u32 v = arguments.order[place], own = arguments.label[v];
+        const u64 word = word_of(v, start);
+        const u64 from = static_cast<u64>(chunk - units.chunk) * CHUNK_SLOTS;
+        const u32 before = (chunk - arguments.chunks[place]) * CHUNK_SLOTS;
+        Candidate best{0, ~0ull, NO_LABEL};
+        u64 own_sum = 0;
+        if (before < slots_for(arcs_of(v))) {
+#pragma unroll 4
+            for (u32 i = 0; i < CHUNK_SLOTS; i += 2 * WARP) {
+                const u64 slot = from + i + 2 * lane_id();
+                const u64 keys = *reinterpret_cast<const u64 *>(arguments.arena_keys + slot);
+                if (keys == ~0ull) continue;
+#pragma unroll
+                for (u32 k = 0; k < 2; k++) {
+                    const u32 label = static_cast<u32>(keys >> 32 * k);
+                    if (label == NO_LABEL) continue;
+                    thread_weigh(label, arguments.arena_sums[slot + k], own, word, best, own_sum);
+                    arguments.arena_sums[slot + k] = 0;
+                    arguments.arena_keys[slot + k] = NO_LABEL;
+                }
+            }
+            __syncwarp();
+        }
         best = warp_best(best);
         own_sum = lanes_sum(own_sum);
-        if (lane_id() == 0) {
-            shared.best[warp_id()] = best;
-            shared.own[warp_id()] = own_sum;
-        }
-        __syncthreads();
-        if (warp_id() == 0) {
-            const bool is_there = lane_id() < blockDim.x / WARP;
-            best = is_there ? shared.best[lane_id()] : Candidate{0, ~0ull, NO_LABEL};
-            best = warp_best(best);
-            own_sum = lanes_sum(is_there ? shared.own[lane_id()] : u64(0));
-            if (lane_id() == 0) arguments.chosen[place] = choice(best, own_sum, own);
-        }
-        __syncthreads();
+        if (lane_id() == 0)
+            arguments.parts[chunk] = LongPart{best.sum, best.tie, own_sum, best.label, 0};
     }
 
-    // Blocks claim the vertices of a bin one by one.
-    __device__ __forceinline__ void block_choose_bin(const LabelTable &table, BlockChoice &shared,
-                                                     u32 bin, u32 cursor, u64 start) const {
-        const u32 begin = begin_of_bin(bin), end = end_of_bin(bin);
-        if (begin == end) return;
-        for (;;) {
-            if (threadIdx.x == 0)
-                shared.claimed =
-                    begin + static_cast<u32>(atomicAdd(team.control->cursors + cursor, 1ull));
-            __syncthreads();
-            const u32 place = shared.claimed;
-            __syncthreads();
-            if (place >= end) return;
-            block_choose(table, shared, place, start);
+    // The label that the vertex of a long row takes, in all lanes.
+    __device__ __forceinline__ u32 warp_choice(u32 place, u32 v) const {
+        const LongPart *parts = arguments.parts + arguments.chunks[place];
+        const u32 count = chunks_of(arcs_of(v));
+        Candidate best{0, ~0ull, NO_LABEL};
+        u64 own_sum = 0;
+        for (u32 i = lane_id(); i < count; i += WARP) {
+            own_sum += parts[i].own;
+            best.take(Candidate{parts[i].sum, parts[i].tie, parts[i].label});
         }
+        __syncwarp();
+        best = warp_best(best);
+        return choice(best, lanes_sum(own_sum), arguments.label[v]);
     }
 
-    __device__ __forceinline__ void block_decide(u32 which, u64 start, unsigned char *bytes,
-                                                 BlockChoice &shared) const {
-        Sum *sums = reinterpret_cast<Sum *>(bytes);
-        u32 *keys = reinterpret_cast<u32 *>(sums + arguments.block_slots);
-        const u32 bin = which * KINDS;
-        if (team.block < arguments.arenas) {
-            const u64 first = team.block * arguments.arena_slots;
-            const LabelTable table{arguments.arena_keys + first, arguments.arena_sums + first, 0};
-            block_choose_bin(table, shared, bin + ROW_ARENA, 0, start);
+    __device__ __forceinline__ void warp_decide(const ClassUnits &units, u64 unit,
+                                                const LabelTable &table, u64 start) const {
+        if (unit < units.chunks) {
+            warp_add_chunk(units, units.chunk + static_cast<u32>(unit));
+            return;
         }
-        block_choose_bin(LabelTable{keys, sums, 0}, shared, bin + ROW_BLOCK, 1, start);
-        const u32 own = warp_id() * WARP_SLOTS;
-        const LabelTable table{keys + own, sums + own, 0};
-        const u32 warp_end = end_of_bin(bin + ROW_WARP);
-        for (u64 place = begin_of_bin(bin + ROW_WARP) + team.warp(); place < warp_end;
-             place += team.warps())
-            warp_choose(table, static_cast<u32>(place), start);
-        const u64 end = end_of_bin(bin + ROW_TINY);
-        for (u64 place = begin_of_bin(bin + ROW_TINY) + team.thread(); place < end;
-             place += team.threads())
+        unit -= units.chunks;
+        if (unit < units.rows(ROW_WARP)) {
+            warp_choose(table, units.begins[ROW_WARP] + static_cast<u32>(unit), start);
+            return;
+        }
+        unit = (unit - units.rows(ROW_WARP)) * WARP + lane_id();
+        const u32 place = units.begins[ROW_TINY] + static_cast<u32>(unit);
+        if (unit < units.rows(ROW_TINY))
             arguments.chosen[place] = thread_choose(arguments.order[place], start);
+        __syncwarp();
     }
 
-    __device__ __forceinline__ void thread_activate(u32 v, u64 number, u32 own) const {
-        Sum weight;
-        const u32 u = thread_arc(v, number, weight);
-        if (arguments.label[u] != own) store_system(arguments.active + u, 1u);
+    // Activate the neighbours of vertices that took other labels.
+    __device__ __forceinline__ void warp_activate(const ClassUnits &units, u64 unit) const {
+        if (unit < units.chunks) {
+            const u32 chunk = static_cast<u32>(unit), place = warp_place_of(units, chunk);
+            const u64 begin = static_cast<u64>(chunk - arguments.chunks[place]) * ROW_CHUNK_ARCS;
+            lane_activate(place, begin + lane_id(), begin + ROW_CHUNK_ARCS, WARP);
+        } else if (unit < units.chunks + static_cast<u64>(units.rows(ROW_WARP))) {
+            const u32 place = units.begins[ROW_WARP] + static_cast<u32>(unit - units.chunks);
+            lane_activate(place, lane_id(), WARP_ARCS, WARP);
+        } else {
+            unit = (unit - units.chunks - units.rows(ROW_WARP)) * WARP + lane_id();
+            if (unit < units.rows(ROW_TINY))
+                lane_activate(units.begins[ROW_TINY] + static_cast<u32>(unit), 0, TINY_ARCS, 1);
+        }
+        __syncwarp();
     }
 
-    // Activate the neighbours of the vertices of a class that took other labels.
-    __device__ __forceinline__ void team_activate(u32 which) const {
-        const u32 bin = which * KINDS;
-        const u32 block_end = end_of_bin(bin + ROW_BLOCK), warp_end = end_of_bin(bin + ROW_WARP);
-        for (u32 place = begin_of_bin(bin) + team.block; place < block_end; place += team.blocks) {
-            if (arguments.chosen[place] == NO_LABEL) continue;
-            const u32 v = arguments.order[place];
-            const u64 arcs = arcs_of(v);
-            const u32 own = arguments.label[v];
-            for (u64 number = threadIdx.x; number < arcs; number += blockDim.x)
-                thread_activate(v, number, own);
+    // Activate neighbours along every `step`-th arc of a vertex, before `end`, if it took another label.
+    __device__ __forceinline__ void lane_activate(u32 place, u64 first, u64 end, u32 step) const {
+        if (arguments.chosen[place] == NO_LABEL) return;
+        const u32 v = arguments.order[place], own = arguments.label[v];
+        end = min(end, arcs_of(v));
+        for (u64 base = first; base < end; base += ARCS_A_LANE * step) {
+            u32 target[ARCS_A_LANE], label[ARCS_A_LANE];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++) {
+                Sum ignored;
+                target[i] = v;
+                if (base + i * step < end) target[i] = thread_arc(v, base + i * step, ignored);
+            }
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++) label[i] = arguments.label[target[i]];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                if (label[i] != own) store_system(arguments.active + target[i], u8(1));
         }
-        for (u64 place = block_end + team.warp(); place < warp_end; place += team.warps()) {
-            if (arguments.chosen[place] == NO_LABEL) continue;
-            const u32 v = arguments.order[place];
-            const u64 arcs = arcs_of(v);
-            const u32 own = arguments.label[v];
-            for (u64 number = lane_id(); number < arcs; number += WARP)
-                thread_activate(v, number, own);
+    }
+
+    // The vertices of a class choose, and those of the class before activate their neighbours.
+    __device__ __forceinline__ void team_decide(const ClassUnits &now, const ClassUnits &before,
+                                                u64 start, unsigned char *bytes) const {
+        Sum *sums = reinterpret_cast<Sum *>(bytes) + warp_id() * WARP_SLOTS;
+        u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) +
+                                            blockDim.x / WARP * WARP_SLOTS) +
+                    warp_id() * WARP_SLOTS;
+        const LabelTable table{keys, sums, 0};
+        const u64 choosing = now.units(), units = choosing + before.units();
+        for (u64 unit = team.warp(); unit < units; unit += team.warps()) {
+            if (unit < choosing)
+                warp_decide(now, unit, table, start);
+            else
+                warp_activate(before, unit - choosing);
         }
-        const u64 end = end_of_bin(bin + ROW_TINY);
-        for (u64 place = warp_end + team.thread(); place < end; place += team.threads()) {
-            if (arguments.chosen[place] == NO_LABEL) continue;
-            const u32 v = arguments.order[place];
-            const u32 arcs = static_cast<u32>(arcs_of(v));
-            const u32 own = arguments.label[v];
-            for (u32 number = 0; number < arcs; number++) thread_activate(v, number, own);
-        }
+    }
+
+    __device__ __forceinline__ void team_add_batch(const ClassUnits &units) const {
+        for (u64 unit = team.warp(); unit < units.chunks; unit += team.warps())
+            warp_add_chunk(units, units.chunk + static_cast<u32>(unit));
+    }
+
+    __device__ __forceinline__ void team_choose_batch(const ClassUnits &units, u64 start) const {
+        for (u64 unit = team.warp(); unit < units.chunks; unit += team.warps())
+            warp_choose_part(units, units.chunk + static_cast<u32>(unit), start);
     }
 
     __device__ __forceinline__ void team_begin() const {
-        for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
-             v += team.threads()) {
+        const u64 owned = static_cast<u64>(arguments.stage.owned);
+        for (u64 v = team.thread(); v < owned; v += team.threads()) {
             arguments.label[v] = static_cast<u32>(arguments.vertices[v]);
             arguments.active[v] = arcs_of(static_cast<u32>(v)) > 0;
             arguments.parent[v] = static_cast<u32>(v);
         }
-        if (team.block == 0)
-            for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
-                arguments.counters->bins[0][bin] = 0;
-        if (team.thread() == 0) arguments.counters->long_rows = 0;
+        const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
+        for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
+            arguments.arena_keys[slot] = NO_LABEL;
+            arguments.arena_sums[slot] = 0;
+        }
+        if (team.block != 0) return;
+        for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
+            arguments.counters->bins[0][bin] = 0;
+        const u64 rest = owned + threadIdx.x;
+        if (rest < (owned + 3) / 4 * 4) arguments.active[rest] = 0;
     }
 
     __device__ __forceinline__ u32 bin_of(u32 v, u64 start) const {
@@ -379,11 +524,15 @@ struct Labels {
     // Call visit(v) for the active vertices in the block's range; threads come one by one.
     template <class Visit>
     __device__ __forceinline__ void block_active(Visit visit) const {
-        const u64 owned = static_cast<u64>(arguments.stage.owned);
-        const u64 each = (owned + team.blocks - 1) / team.blocks;
-        const u64 end = min(owned, (team.block + 1) * each);
-        for (u64 v = team.block * each + threadIdx.x; v < end; v += blockDim.x)
-            if (arguments.active[v]) visit(static_cast<u32>(v));
+        const u64 words = (static_cast<u64>(arguments.stage.owned) + 3) / 4;
+        const u64 each = (words + team.blocks - 1) / team.blocks;
+        const u64 end = min(words, (team.block + 1) * each);
+        const u32 *active = reinterpret_cast<const u32 *>(arguments.active);
+        for (u64 word = team.block * each + threadIdx.x; word < end; word += blockDim.x) {
+            const u32 bytes = active[word];
+            for (u32 i = 0; bytes && i < 4; i++)
+                if (bytes >> 8 * i & 1) visit(static_cast<u32>(4 * word + i));
+        }
     }
 
     // Count the block's active vertices by bins, and reserve places in them.
@@ -403,6 +552,9 @@ struct Labels {
             if (count) first = atomicAdd(arguments.counters->bins[parity] + bin, count);
             arguments.firsts[team.block * MOST_BINS + bin] = first;
         }
+        if (team.block == 0)
+            for (u32 which = threadIdx.x; which < MOST_CLASSES; which += blockDim.x)
+                arguments.counters->long_rows[which] = 0;
         __syncthreads();
         warp_count(block, VISITED, visited);
     }
@@ -417,7 +569,8 @@ struct Labels {
                 const u32 count = bin < bins ? arguments.counters->bins[parity][bin] : 0;
                 const u32 end = before + warp_sum_up_to(count);
                 if (bin < bins) {
-                    shared[bin] = end - count + arguments.firsts[team.block * MOST_BINS + bin];
+                    const u32 first = arguments.firsts[team.block * MOST_BINS + bin];
+                    shared[bin] = end - count + (bin % KINDS == ROW_LONG ? 0 : first);
                     if (team.block == 0) arguments.counters->ends[bin] = end;
                 }
                 before = __shfl_sync(FULL_WARP, end, WARP - 1);
@@ -427,22 +580,47 @@ struct Labels {
             for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
                 arguments.counters->bins[parity ^ 1][bin] = 0;
         __syncthreads();
-        block_active([&](u32 v) { arguments.order[atomicAdd(shared + bin_of(v, start), 1u)] = v; });
+        block_active([&](u32 v) {
+            const u32 bin = bin_of(v, start);
+            if (bin % KINDS != ROW_LONG)
+                arguments.order[atomicAdd(shared + bin, 1u)] = v;
+            else
+                thread_list_long(v, bin / KINDS, shared[bin]);
+        });
     }
 
-    __device__ __forceinline__ void team_take(u32 which) const {
-        const u64 end = end_of_bin(which * KINDS + KINDS - 1);
+    // Long rows lie in the order of their chunks, as one atomic counts both.
+    __device__ __forceinline__ void thread_list_long(u32 v, u32 which, u32 begin) const {
+        const u64 both = 1ull << 32 | chunks_of(arcs_of(v));
+        const u64 before = atomicAdd(arguments.counters->long_rows + which, both);
+        const u32 place = begin + static_cast<u32>(before >> 32);
+        arguments.order[place] = v;
+        arguments.chunks[place] = static_cast<u32>(before);
+    }
+
+    __device__ __forceinline__ void team_take(const ClassUnits &units) const {
         u64 moves = 0;
-        for (u64 base = begin_of_bin(which * KINDS) + team.thread(); base < end;
-             base += team.threads()) {
-            const u32 v = arguments.order[base], label = arguments.chosen[base];
-            if (!IS_CDLP) arguments.active[v] = 0;
-            if (label == NO_LABEL) continue;
-            arguments.label[v] = label;
-            moves += 1;
+        for (u64 place = units.begins[ROW_LONG] + team.warp(); place < units.begins[ROW_LONG + 1];
+             place += team.warps()) {
+            const u32 v = arguments.order[place];
+            const u32 label = warp_choice(static_cast<u32>(place), v);
+            if (lane_id() == 0) arguments.chosen[place] = label;
+            if (lane_id() == 0) moves += thread_take(v, label);
+            __syncwarp();
         }
+        for (u64 place = units.begins[ROW_WARP] + team.thread(); place < units.begins[KINDS];
+             place += team.threads())
+            moves += thread_take(arguments.order[place], arguments.chosen[place]);
         __syncwarp();
         warp_count(block, MOVES, moves);
+    }
+
+    // Take a label, if there is one; return whether.
+    __device__ __forceinline__ bool thread_take(u32 v, u32 label) const {
+        if (!IS_CDLP) arguments.active[v] = 0;
+        if (label == NO_LABEL) return false;
+        arguments.label[v] = label;
+        return true;
     }
 
     __device__ __forceinline__ u32 parent_of(u32 v) const {
@@ -463,12 +641,30 @@ struct Labels {
 
     __device__ __forceinline__ void team_split() const;
 
+    __device__ __forceinline__ void team_link() const {
+        for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
+             v += team.threads()) {
+            const i64 begin = arguments.out.offsets[v];
+            const i64 end = min(arguments.out.offsets[v + 1], begin + LINK_ARCS);
+            const u32 own = arguments.label[v];
+            for (i64 arc = begin; arc < end; arc++) {
+                const u32 u = static_cast<u32>(arguments.out.targets[arc]);
+                if (u >= v || arguments.label[u] != own) continue;
+                arguments.parent[v] = u;
+                break;
+            }
+        }
+    }
+
+    // Others see each step, and take several at once.
     __device__ __forceinline__ void team_flatten() const {
         for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
              v += team.threads()) {
             u32 root = parent_of(static_cast<u32>(v));
-            for (u32 next = parent_of(root); next != root; next = parent_of(root)) root = next;
-            store_system(arguments.parent + v, root);
+            for (u32 next = parent_of(root); next != root; next = parent_of(root)) {
+                store_system(arguments.parent + v, next);
+                root = next;
+            }
         }
     }
 
@@ -495,6 +691,7 @@ struct JoinEnds {
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
             joins[i] = there[i] && (arguments.is_directed || target[i] < rows[i]) &&
+                       labels.parent_of(target[i]) != labels.parent_of(rows[i]) &&
                        arguments.label[target[i]] == arguments.label[rows[i]];
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
@@ -503,7 +700,7 @@ struct JoinEnds {
 };
 
 __device__ __forceinline__ void Labels::team_split() const {
-    const Schedule schedule{arguments.long_rows, &arguments.counters->long_rows};
+    const Schedule schedule{arguments.long_rows, &team.control->cursors[0]};
     const JoinEnds visit{*this};
     const u64 owned = static_cast<u64>(arguments.stage.owned);
     for (u64 base = team.warp() * WARP; base < owned; base += team.warps() * WARP) {
@@ -515,25 +712,39 @@ __device__ __forceinline__ void Labels::team_split() const {
     schedule.team_finish(team, block, true, visit);
 }
 
+// Choose the next batch of a class' long rows: as many as the arena has room for, from LONG_BEGIN on.
+__device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
+    const ClassUnits all = units_of(arguments, static_cast<u32>(state[CLASS]));
+    const u64 room = chunk_of(arguments, all, state[LONG_BEGIN]) + arguments.arena_chunks;
+    u64 low = state[LONG_BEGIN], high = all.rows(ROW_LONG);
+    while (low < high) {  // the last end that has room
+        const u64 middle = (low + high + 1) / 2;
+        if (chunk_of(arguments, all, middle) <= room)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    state[LONG_END] = low;
+}
+
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    const u32 *ends = arguments.counters->ends;
-    u32 begin = which ? load_relaxed(ends + which * KINDS - 1) : 0;
     for (; which < arguments.classes; which++) {
-        const u32 end = load_relaxed(ends + which * KINDS + KINDS - 1);
-        if (end > begin) {
-            state[CLASS] = which;
-            return LABEL_DECIDE;
-        }
-        begin = end;
+        if (begin_of_bin(arguments, which * KINDS) ==
+            end_of_bin(arguments, which * KINDS + KINDS - 1))
+            continue;
+        state[CLASS] = which;
+        state[LONG_BEGIN] = 0;
+        thread_next_batch(arguments, state);
+        return LABEL_DECIDE;
     }
     state[CLASS] = NO_CLASS;
     if (state[PREVIOUS] != NO_CLASS && state[MOVED]) return LABEL_DECIDE;
     state[ROUND] += 1;
     const bool is_last = state[ROUND] >= state[ROUNDS];
     if (IS_CDLP && !is_last) return thread_next_class(arguments, state, 0);
-    if (is_last || state[MOVED] == 0) return IS_CDLP ? STOP : LABEL_SPLIT;
+    if (is_last || state[MOVED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
     state[START] = thread_mix(state[SEED] + state[ROUND]);
     state[MOVED] = 0;
     return LABEL_COUNT;
@@ -545,33 +756,35 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
         case LABEL_BEGIN:
             state[ROUND] = state[MOVED] = 0;
             state[START] = thread_mix(state[SEED]);
-            if (state[ROUNDS] == 0) return IS_CDLP ? STOP : LABEL_SPLIT;
+            if (state[ROUNDS] == 0) return IS_CDLP ? STOP : LABEL_LINK;
             return LABEL_COUNT;
         case LABEL_COUNT:
-            if (sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_SPLIT;
+            if (sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
             return LABEL_LIST;
         case LABEL_LIST:
             state[PREVIOUS] = NO_CLASS;
             return thread_next_class(arguments, state, 0);
+        case LABEL_DECIDE:
+            if (state[CLASS] != NO_CLASS)
+                return state[LONG_END] > state[LONG_BEGIN] ? LABEL_CHOOSE : LABEL_TAKE;
+            state[PREVIOUS] = NO_CLASS;
+            return thread_next_class(arguments, state, arguments.classes);
+        case LABEL_CHOOSE:
+            state[LONG_BEGIN] = state[LONG_END];
+            thread_next_batch(arguments, state);
+            return state[LONG_END] > state[LONG_BEGIN] ? LABEL_ADD : LABEL_TAKE;
         case LABEL_TAKE:
             state[MOVED] += sums.counts[MOVES];
             state[PREVIOUS] = sums.counts[MOVES] && !IS_CDLP ? state[CLASS] : NO_CLASS;
             return thread_next_class(arguments, state, static_cast<u32>(state[CLASS]) + 1);
-        case LABEL_DECIDE:
-            if (state[CLASS] != NO_CLASS) return LABEL_TAKE;
-            state[PREVIOUS] = NO_CLASS;
-            return thread_next_class(arguments, state, arguments.classes);
-        case LABEL_SPLIT:
-            return LABEL_FLATTEN;
-        case LABEL_FLATTEN:
-            return LABEL_NAME;
+        case LABEL_NAME:
+            return STOP;
     }
-    return STOP;
+    return phase + 1;
 }
 
 __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
     extern __shared__ __align__(16) unsigned char shared_bytes[];
-    __shared__ BlockChoice choice;
     __shared__ u32 bins[MOST_BINS];
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         const Labels labels{arguments, team, block};
@@ -579,6 +792,9 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
         const u32 which = static_cast<u32>(block.state[CLASS]);
         const u32 before = static_cast<u32>(block.state[PREVIOUS]);
         const u32 parity = block.state[ROUND] & 1;
+        const auto batch = [&] {
+            return batch_of(arguments, units_of(arguments, which), block.state);
+        };
         switch (phase) {
             case LABEL_BEGIN:
                 labels.team_begin();
@@ -590,15 +806,24 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
                 labels.block_list(parity, start, bins);
                 break;
             case LABEL_DECIDE:
-                if (which != NO_CLASS) labels.block_decide(which, start, shared_bytes, choice);
-                if (before != NO_CLASS) labels.team_activate(before);
+                labels.team_decide(batch(), units_of(arguments, before), start, shared_bytes);
+                break;
+            case LABEL_ADD:
+                labels.team_add_batch(batch());
+                break;
+            case LABEL_CHOOSE:
+                labels.team_choose_batch(batch(), start);
                 break;
             case LABEL_TAKE:
-                labels.team_take(which);
+                labels.team_take(units_of(arguments, which));
+                break;
+            case LABEL_LINK:
+                labels.team_link();
                 break;
             case LABEL_SPLIT:
                 labels.team_split();
                 break;
+            case LABEL_LINKED:
             case LABEL_FLATTEN:
                 labels.team_flatten();
                 break;

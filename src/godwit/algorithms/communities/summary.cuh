@@ -37,6 +37,7 @@ enum SummaryCount : u32 { DONE, FOUND, LIMBS };
 constexpr u32 LIMB_COUNT = COUNTS - LIMBS;
 constexpr u32 LIMB_BITS = 32;
 constexpr u32 UNIT_BITS = 160;
+constexpr u32 AT_ONCE = 4;     // items of a thread whose loads overlap
 constexpr u32 MOST_ALIKE = 4;  // labels of a warp whose vertices are counted together
 
 struct Arguments {
@@ -71,6 +72,21 @@ struct Summary {
 
     __device__ __forceinline__ u64 vertices() const {
         return static_cast<u64>(arguments.stage.owned);
+    }
+
+    // Call visit(items, there) for the numbers below a count, several for each thread, whose loads overlap.
+    template <class Visit>
+    __device__ __forceinline__ void team_each(u64 count, Visit visit) const {
+        for (u64 base = team.thread(); base < count; base += AT_ONCE * team.threads()) {
+            u64 items[AT_ONCE];
+            bool there[AT_ONCE];
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                items[i] = base + i * team.threads();
+                there[i] = items[i] < count;
+            }
+            visit(items, there);
+        }
     }
 
     __device__ __forceinline__ void team_begin_strengths() const {
@@ -166,47 +182,77 @@ struct Summary {
     }
 
     __device__ __forceinline__ void team_begin_numbers() const {
-        for (u64 rank = team.thread(); rank < arguments.communities; rank += team.threads()) {
-            const u64 key = arguments.keys[rank];
-            arguments.rank[static_cast<u32>(key)] = static_cast<u32>(rank);
-            arguments.sizes[rank] = static_cast<i64>(~static_cast<u32>(key >> 32));
-        }
+        team_each(
+            arguments.communities, [&](const u64(&rank)[AT_ONCE], const bool (&there)[AT_ONCE]) {
+                u64 key[AT_ONCE];
+#pragma unroll
+                for (u32 i = 0; i < AT_ONCE; i++) key[i] = there[i] ? arguments.keys[rank[i]] : 0;
+#pragma unroll
+                for (u32 i = 0; i < AT_ONCE; i++) {
+                    if (!there[i]) continue;
+                    arguments.rank[static_cast<u32>(key[i])] = static_cast<u32>(rank[i]);
+                    arguments.sizes[rank[i]] = static_cast<i64>(~static_cast<u32>(key[i] >> 32));
+                }
+            });
     }
 
     __device__ __forceinline__ void team_take_numbers() const {
-        for (u64 v = team.thread(); v < vertices(); v += team.threads()) {
-            const u32 label = arguments.label[v], first = arguments.first[label];
-            const u32 rank = arguments.rank[first];
-            arguments.number[v] = rank;
-            if (first == static_cast<u32>(arguments.vertices[v])) arguments.names[rank] = label;
-        }
+        team_each(vertices(), [&](const u64(&v)[AT_ONCE], const bool (&there)[AT_ONCE]) {
+            u32 label[AT_ONCE], first[AT_ONCE], rank[AT_ONCE];
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) label[i] = there[i] ? arguments.label[v[i]] : 0;
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) first[i] = there[i] ? arguments.first[label[i]] : 0;
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) rank[i] = there[i] ? arguments.rank[first[i]] : 0;
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                if (!there[i]) continue;
+                arguments.number[v[i]] = rank[i];
+                if (first[i] == static_cast<u32>(arguments.vertices[v[i]]))
+                    arguments.names[rank[i]] = label[i];
+            }
+        });
     }
 
     __device__ __forceinline__ double share(u64 strength) const {
         return static_cast<double>(strength) / arguments.total;
     }
 
+    // Add a square, of at least 2^-104, to words of 32 bits each.
+    static __device__ __forceinline__ void thread_add_exactly(double square,
+                                                              u64 (&limbs)[LIMB_COUNT]) {
+        // square = mantissa * 2^(exponent - 1075)
+        const u64 bits = static_cast<u64>(__double_as_longlong(square));
+        const u64 mantissa = (bits & ((1ull << 52) - 1)) | 1ull << 52;
+        const u32 place = static_cast<u32>(bits >> 52) - 1075 + UNIT_BITS;
+        const u32 lowest = place / LIMB_BITS, shift = place % LIMB_BITS;
+        const u64 low = mantissa << shift;
+        const u64 high = shift ? mantissa >> (64 - shift) : 0;
+#pragma unroll
+        for (u32 limb = 0; limb < LIMB_COUNT; limb++) {
+            if (limb == lowest) limbs[limb] += low & 0xffffffffull;
+            if (limb == lowest + 1) limbs[limb] += low >> LIMB_BITS;
+            if (limb == lowest + 2) limbs[limb] += high;
+        }
+    }
+
     __device__ __forceinline__ void team_add_squares() const {
         u64 limbs[LIMB_COUNT] = {};
-        for (u64 label = team.thread(); label < vertices(); label += team.threads()) {
-            const u64 leaving = arguments.leaving_of[label];
-            const u64 entering = arguments.is_directed ? arguments.entering_of[label] : leaving;
-            if (leaving == 0 || entering == 0) continue;
-            const double square = share(leaving) * share(entering);
-            const u64 bits = static_cast<u64>(__double_as_longlong(square));
-            // square = mantissa * 2^(exponent - 1075)
-            const u64 mantissa = (bits & ((1ull << 52) - 1)) | 1ull << 52;
-            const u32 place = static_cast<u32>(bits >> 52) - 1075 + UNIT_BITS;
-            const u32 lowest = place / LIMB_BITS, shift = place % LIMB_BITS;
-            const u64 low = mantissa << shift;
-            const u64 high = shift ? mantissa >> (64 - shift) : 0;
+        team_each(vertices(), [&](const u64(&label)[AT_ONCE], const bool (&there)[AT_ONCE]) {
+            u64 leaving[AT_ONCE], entering[AT_ONCE];
 #pragma unroll
-            for (u32 limb = 0; limb < LIMB_COUNT; limb++) {
-                if (limb == lowest) limbs[limb] += low & 0xffffffffull;
-                if (limb == lowest + 1) limbs[limb] += low >> LIMB_BITS;
-                if (limb == lowest + 2) limbs[limb] += high;
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                leaving[i] = there[i] ? arguments.leaving_of[label[i]] : 0;
+                entering[i] = leaving[i];
+                if (there[i] && arguments.is_directed)
+                    entering[i] = arguments.entering_of[label[i]];
             }
-        }
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++)
+                if (leaving[i] && entering[i])
+                    thread_add_exactly(share(leaving[i]) * share(entering[i]), limbs);
+        });
         __syncwarp();
 #pragma unroll
         for (u32 limb = 0; limb < LIMB_COUNT; limb++) warp_count(block, LIMBS + limb, limbs[limb]);

@@ -23,11 +23,10 @@
 #include "runtime/cuda/include/schedule.cuh"
 
 constexpr u32 TINY_ARCS = 8;
-constexpr u32 WARP_SLOTS = 512;            // of a warp's table
-constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
-constexpr u32 LEAST_SLOTS = WARP;
+constexpr u32 WARP_SLOTS = 512;                  // of a warp's table
+constexpr u32 WARP_ARCS = WARP_SLOTS / 2;        // of rows that a warp visits
 constexpr u32 ROW_CHUNK_ARCS = 256;              // of a long row
-constexpr u32 CHUNK_SLOTS = 4 * ROW_CHUNK_ARCS;  // of its table, for each chunk
+constexpr u32 CHUNK_SLOTS = 2 * ROW_CHUNK_ARCS;  // of its table, for each chunk
 constexpr u32 MOST_CLASSES = 64;
 constexpr u32 KINDS = 3;
 constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
@@ -99,9 +98,9 @@ struct Arguments {
     u32 is_directed;
 };
 
-// A label with the sum of its weights. A larger sum is better, then a smaller tie.
+// A label with the sum of its weights. A larger sum is better, then a smaller tie, which no other label has.
 struct Candidate {
-    u64 sum;
+    Sum sum;
     u64 tie;
     u32 label;
 
@@ -110,28 +109,44 @@ struct Candidate {
     }
 };
 
+constexpr Candidate NO_CANDIDATE{0, ~0ull, NO_LABEL};
+
+// Return the best candidate of all lanes, which come with different labels, to all of them.
 __device__ __forceinline__ Candidate warp_best(Candidate best) {
-    for (u32 step = WARP / 2; step > 0; step /= 2) {
-        const Candidate other{__shfl_xor_sync(FULL_WARP, best.sum, step),
-                              __shfl_xor_sync(FULL_WARP, best.tie, step),
-                              __shfl_xor_sync(FULL_WARP, best.label, step)};
-        best.take(other);
+    if constexpr (WEIGHTED) {
+        for (u32 step = WARP / 2; step > 0; step /= 2) {
+            const Candidate other{__shfl_xor_sync(FULL_WARP, best.sum, step),
+                                  __shfl_xor_sync(FULL_WARP, best.tie, step),
+                                  __shfl_xor_sync(FULL_WARP, best.label, step)};
+            best.take(other);
+        }
+        return best;
     }
-    return best;
+    const u32 most = __reduce_max_sync(FULL_WARP, static_cast<u32>(best.sum));
+    bool is_best = best.sum == most;
+    const u32 high = static_cast<u32>(best.tie >> 32), low = static_cast<u32>(best.tie);
+    const u32 least_high = __reduce_min_sync(FULL_WARP, is_best ? high : ~0u);
+    is_best = is_best && high == least_high;
+    const u32 least_low = __reduce_min_sync(FULL_WARP, is_best ? low : ~0u);
+    is_best = is_best && low == least_low;
+    const u32 whose = __ffs(static_cast<int>(__ballot_sync(FULL_WARP, is_best))) - 1;
+    return Candidate{most, __shfl_sync(FULL_WARP, best.tie, whose),
+                     __shfl_sync(FULL_WARP, best.label, whose)};
 }
 
 struct LabelTable {
     u32 *keys;
     Sum *sums;
-    u32 mask;
+    u32 slots;
 
     __device__ __forceinline__ void clear(u32 slot) const {
         store_system(keys + slot, NO_LABEL);
         store_system(sums + slot, Sum(0));
     }
     __device__ __forceinline__ void add(u32 label, Sum weight) const {
-        for (u32 slot = static_cast<u32>(label * 0x9e3779b1u >> 7) & mask;;
-             slot = (slot + 1) & mask) {
+        const u64 hash = label * 0x9e3779b1u;
+        for (u32 slot = static_cast<u32>(hash * slots >> 32);;
+             slot = slot + 1 == slots ? 0 : slot + 1) {
             u32 there = load_system(keys + slot);
             if (there == NO_LABEL) there = atomicCAS(keys + slot, NO_LABEL, label);
             if (there == NO_LABEL || there == label) {
@@ -142,18 +157,16 @@ struct LabelTable {
     }
 };
 
-// Return the number of slots of a table for a row: a power of two, at most half of which are taken.
+// Return the number of slots of a table for a row, of which at most half are taken.
 __device__ __forceinline__ u32 slots_for(u64 arcs) {
-    u32 slots = LEAST_SLOTS;
-    while (slots < 2 * arcs) slots *= 2;
-    return slots;
+    return static_cast<u32>((2 * arcs + WARP - 1) / WARP * WARP);
 }
 
 __device__ __forceinline__ Sum warp_total(Sum amount) {
     if constexpr (WEIGHTED)
         return lanes_sum(amount);
     else
-        return __reduce_add_sync(FULL_WARP, amount);
+        return __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
 }
 
 __device__ __forceinline__ u32 end_of_bin(const Arguments &arguments, u32 bin) {
@@ -202,6 +215,14 @@ __device__ __forceinline__ ClassUnits batch_of(const Arguments &arguments, Class
     return units;
 }
 
+// The arcs of a vertex, in-arcs behind out-arcs.
+struct RowArcs {
+    i64 begin;
+    i64 in_begin;
+    u64 leaving;
+    u64 arcs;
+};
+
 struct Labels {
     const Arguments &arguments;
     const Team &team;
@@ -223,18 +244,32 @@ struct Labels {
         return thread_mix(start + static_cast<u64>(arguments.vertices[v]));
     }
 
-    // Position and weight of arc `number` of a vertex, in-arcs behind out-arcs; weight 0 if it does not count.
-    __device__ __forceinline__ u32 thread_arc(u32 v, u64 number, Sum &weight) const {
-        const i64 begin = arguments.out.offsets[v], end = arguments.out.offsets[v + 1];
-        const bool leaves = static_cast<i64>(number) < end - begin;
-        const i64 arc = leaves ? begin + static_cast<i64>(number)
-                               : arguments.in.offsets[v] + static_cast<i64>(number) - (end - begin);
-        const u32 u = static_cast<u32>((leaves ? arguments.out : arguments.in).targets[arc]);
-        weight = 1;
-        if constexpr (WEIGHTED)
-            weight = static_cast<Sum>((leaves ? arguments.out_weights : arguments.in_weights)[arc]);
-        if (!IS_CDLP && u == v) weight = 0;
-        return u;
+    __device__ __forceinline__ RowArcs row_of(u32 v) const {
+        RowArcs row{};
+        row.begin = arguments.out.offsets[v];
+        row.leaving = row.arcs = static_cast<u64>(arguments.out.offsets[v + 1] - row.begin);
+        if (arguments.is_directed) {
+            row.in_begin = arguments.in.offsets[v];
+            row.arcs += static_cast<u64>(arguments.in.offsets[v + 1] - row.in_begin);
+        }
+        return row;
+    }
+
+    // The end of an arc of a row, a position.
+    __device__ __forceinline__ u32 thread_end(const RowArcs &row, u64 number) const {
+        const Id *targets = arguments.out.targets + row.begin;
+        if (number >= row.leaving) targets = arguments.in.targets + row.in_begin - row.leaving;
+        return static_cast<u32>(targets[number]);
+    }
+
+    // The weight of an arc from v to u, number `number` of its row; 0 if it does not count.
+    __device__ __forceinline__ Sum thread_weight(const RowArcs &row, u64 number, u32 v,
+                                                 u32 u) const {
+        if (!IS_CDLP && u == v) return 0;
+        if constexpr (!WEIGHTED) return 1;
+        const i64 *weights = arguments.out_weights + row.begin;
+        if (number >= row.leaving) weights = arguments.in_weights + row.in_begin - row.leaving;
+        return static_cast<Sum>(weights[number]);
     }
 
     __device__ __forceinline__ u64 tie_of(u32 label, u64 word) const {
@@ -242,7 +277,7 @@ struct Labels {
     }
 
     // The label that a vertex takes, given the best of those that it has not, and the sum of its own.
-    __device__ __forceinline__ u32 choice(const Candidate &best, u64 own_sum, u32 own) const {
+    __device__ __forceinline__ u32 choice(const Candidate &best, Sum own_sum, u32 own) const {
         if (best.sum == 0) return NO_LABEL;
         if (IS_CDLP)
             return best.sum > own_sum || (best.sum == own_sum && best.label < own) ? best.label
@@ -251,25 +286,24 @@ struct Labels {
     }
 
     __device__ __forceinline__ u32 thread_choose(u32 v, u64 start) const {
-        const u32 arcs = static_cast<u32>(arcs_of(v));
+        const RowArcs row = row_of(v);
         const u32 own = arguments.label[v];
         const u64 word = word_of(v, start);
         u32 label[TINY_ARCS];
         Sum weight[TINY_ARCS];
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++) {
-            label[i] = NO_LABEL;
-            weight[i] = 0;
-            if (i < arcs) label[i] = thread_arc(v, i, weight[i]);
-        }
+        for (u32 i = 0; i < TINY_ARCS; i++) label[i] = i < row.arcs ? thread_end(row, i) : NO_LABEL;
 #pragma unroll
         for (u32 i = 0; i < TINY_ARCS; i++)
-            if (i < arcs) label[i] = arguments.label[label[i]];
-        Candidate best{0, ~0ull, NO_LABEL};
-        u64 own_sum = 0;
+            weight[i] = i < row.arcs ? thread_weight(row, i, v, label[i]) : 0;
+#pragma unroll
+        for (u32 i = 0; i < TINY_ARCS; i++)
+            if (i < row.arcs) label[i] = arguments.label[label[i]];
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
 #pragma unroll
         for (u32 i = 0; i < TINY_ARCS; i++) {
-            u64 sum = 0;
+            Sum sum = 0;
 #pragma unroll
             for (u32 j = 0; j < TINY_ARCS; j++)
                 if (label[j] == label[i]) sum += weight[j];
@@ -281,23 +315,25 @@ struct Labels {
         return choice(best, own_sum, own);
     }
 
-    // Add the arcs [first, end) of a row to a table, by a warp.
-    __device__ __forceinline__ void warp_add(const LabelTable &table, u32 v, u32 own, u64 first,
-                                             u64 end) const {
-        Sum ignored;
-        const u32 guess = arguments.label[thread_arc(v, 0, ignored)];
+    // Add the arcs [first, end) of a row to a table, by a warp: there are some.
+    __device__ __forceinline__ void warp_add(const LabelTable &table, const RowArcs &row, u32 v,
+                                             u32 own, u64 first, u64 end) const {
+        const u32 neighbour = thread_end(row, 0);
+        u32 guess = NO_LABEL;
         Sum of_own = 0, of_guess = 0;
         for (u64 base = first + lane_id(); base < end; base += ARCS_A_WARP) {
             u32 label[ARCS_A_LANE];
             Sum weight[ARCS_A_LANE];
 #pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++) {
-                weight[i] = 0;
-                if (base + i * WARP < end) label[i] = thread_arc(v, base + i * WARP, weight[i]);
-            }
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                label[i] = base + i * WARP < end ? thread_end(row, base + i * WARP) : v;
 #pragma unroll
             for (u32 i = 0; i < ARCS_A_LANE; i++)
-                if (weight[i]) label[i] = arguments.label[label[i]];
+                weight[i] =
+                    base + i * WARP < end ? thread_weight(row, base + i * WARP, v, label[i]) : 0;
+            if (guess == NO_LABEL) guess = arguments.label[neighbour];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++) label[i] = arguments.label[label[i]];
 #pragma unroll
             for (u32 i = 0; i < ARCS_A_LANE; i++) {
                 if (weight[i] == 0) continue;
@@ -319,28 +355,29 @@ struct Labels {
     __device__ __forceinline__ void warp_choose(const LabelTable &table, u32 place,
                                                 u64 start) const {
         const u32 v = arguments.order[place], own = arguments.label[v];
-        const u64 arcs = arcs_of(v), word = word_of(v, start);
-        const LabelTable part{table.keys, table.sums, slots_for(arcs) - 1};
-        for (u32 slot = lane_id(); slot <= part.mask; slot += WARP) part.clear(slot);
+        const RowArcs row = row_of(v);
+        const u64 word = word_of(v, start);
+        const LabelTable part{table.keys, table.sums, slots_for(row.arcs)};
+        for (u32 slot = lane_id(); slot < part.slots; slot += WARP) part.clear(slot);
         __syncwarp();
-        warp_add(part, v, own, 0, arcs);
+        warp_add(part, row, v, own, 0, row.arcs);
         __syncwarp();
-        Candidate best{0, ~0ull, NO_LABEL};
-        u64 own_sum = 0;
-        for (u32 slot = lane_id(); slot <= part.mask; slot += WARP) {
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
+        for (u32 slot = lane_id(); slot < part.slots; slot += WARP) {
             const u32 label = load_system(part.keys + slot);
             if (label != NO_LABEL)
                 thread_weigh(label, load_system(part.sums + slot), own, word, best, own_sum);
         }
         __syncwarp();
         best = warp_best(best);
-        own_sum = lanes_sum(own_sum);
+        own_sum = warp_total(own_sum);
         if (lane_id() == 0) arguments.chosen[place] = choice(best, own_sum, own);
         __syncwarp();
     }
 
-    __device__ __forceinline__ void thread_weigh(u32 label, u64 sum, u32 own, u64 word,
-                                                 Candidate &best, u64 &own_sum) const {
+    __device__ __forceinline__ void thread_weigh(u32 label, Sum sum, u32 own, u64 word,
+                                                 Candidate &best, Sum &own_sum) const {
         if (label == own)
             own_sum = sum;
         else if (sum >= best.sum)
@@ -358,12 +395,12 @@ struct Labels {
     __device__ __forceinline__ void warp_add_chunk(const ClassUnits &units, u32 chunk) const {
         const u32 place = warp_place_of(units, chunk);
         const u32 v = arguments.order[place], first = arguments.chunks[place];
-        const u64 arcs = arcs_of(v);
+        const RowArcs row = row_of(v);
         const u64 slot = static_cast<u64>(first - units.chunk) * CHUNK_SLOTS;
         const LabelTable table{arguments.arena_keys + slot, arguments.arena_sums + slot,
-                               slots_for(arcs) - 1};
+                               slots_for(row.arcs)};
         const u64 begin = static_cast<u64>(chunk - first) * ROW_CHUNK_ARCS;
-        warp_add(table, v, arguments.label[v], begin, min(arcs, begin + ROW_CHUNK_ARCS));
+        warp_add(table, row, v, arguments.label[v], begin, min(row.arcs, begin + ROW_CHUNK_ARCS));
     }
 
     // Find the best label of the part of a long row's table that belongs to a chunk, and clear it.
@@ -373,28 +410,25 @@ struct Labels {
         const u32 v = arguments.order[place], own = arguments.label[v];
         const u64 word = word_of(v, start);
         const u64 from = static_cast<u64>(chunk - units.chunk) * CHUNK_SLOTS;
-        const u32 before = (chunk - arguments.chunks[place]) * CHUNK_SLOTS;
-        Candidate best{0, ~0ull, NO_LABEL};
-        u64 own_sum = 0;
-        if (before < slots_for(arcs_of(v))) {
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
 #pragma unroll 4
-            for (u32 i = 0; i < CHUNK_SLOTS; i += 2 * WARP) {
-                const u64 slot = from + i + 2 * lane_id();
-                const u64 keys = *reinterpret_cast<const u64 *>(arguments.arena_keys + slot);
-                if (keys == ~0ull) continue;
+        for (u32 i = 0; i < CHUNK_SLOTS; i += 2 * WARP) {
+            const u64 slot = from + i + 2 * lane_id();
+            const u64 keys = *reinterpret_cast<const u64 *>(arguments.arena_keys + slot);
+            if (keys == ~0ull) continue;
 #pragma unroll
-                for (u32 k = 0; k < 2; k++) {
-                    const u32 label = static_cast<u32>(keys >> 32 * k);
-                    if (label == NO_LABEL) continue;
-                    thread_weigh(label, arguments.arena_sums[slot + k], own, word, best, own_sum);
-                    arguments.arena_sums[slot + k] = 0;
-                    arguments.arena_keys[slot + k] = NO_LABEL;
-                }
+            for (u32 k = 0; k < 2; k++) {
+                const u32 label = static_cast<u32>(keys >> 32 * k);
+                if (label == NO_LABEL) continue;
+                thread_weigh(label, arguments.arena_sums[slot + k], own, word, best, own_sum);
+                arguments.arena_sums[slot + k] = 0;
+                arguments.arena_keys[slot + k] = NO_LABEL;
             }
-            __syncwarp();
         }
+        __syncwarp();
         best = warp_best(best);
-        own_sum = lanes_sum(own_sum);
+        own_sum = warp_total(own_sum);
         if (lane_id() == 0)
             arguments.parts[chunk] = LongPart{best.sum, best.tie, own_sum, best.label, 0};
     }
@@ -403,15 +437,15 @@ struct Labels {
     __device__ __forceinline__ u32 warp_choice(u32 place, u32 v) const {
         const LongPart *parts = arguments.parts + arguments.chunks[place];
         const u32 count = chunks_of(arcs_of(v));
-        Candidate best{0, ~0ull, NO_LABEL};
-        u64 own_sum = 0;
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
         for (u32 i = lane_id(); i < count; i += WARP) {
-            own_sum += parts[i].own;
-            best.take(Candidate{parts[i].sum, parts[i].tie, parts[i].label});
+            own_sum += static_cast<Sum>(parts[i].own);
+            best.take(Candidate{static_cast<Sum>(parts[i].sum), parts[i].tie, parts[i].label});
         }
         __syncwarp();
         best = warp_best(best);
-        return choice(best, lanes_sum(own_sum), arguments.label[v]);
+        return choice(best, warp_total(own_sum), arguments.label[v]);
     }
 
     __device__ __forceinline__ void warp_decide(const ClassUnits &units, u64 unit,
@@ -453,17 +487,21 @@ struct Labels {
     __device__ __forceinline__ void lane_activate(u32 place, u64 first, u64 end, u32 step) const {
         if (arguments.chosen[place] == NO_LABEL) return;
         const u32 v = arguments.order[place], own = arguments.label[v];
-        end = min(end, arcs_of(v));
+        const RowArcs row = row_of(v);
+        end = min(end, row.arcs);
+        const u32 *words = reinterpret_cast<const u32 *>(arguments.active);
         for (u64 base = first; base < end; base += ARCS_A_LANE * step) {
             u32 target[ARCS_A_LANE], label[ARCS_A_LANE];
+            bool is_active[ARCS_A_LANE];
 #pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++) {
-                Sum ignored;
-                target[i] = v;
-                if (base + i * step < end) target[i] = thread_arc(v, base + i * step, ignored);
-            }
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                target[i] = base + i * step < end ? thread_end(row, base + i * step) : v;
 #pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++) label[i] = arguments.label[target[i]];
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                is_active[i] = load_near(words + target[i] / 4) >> target[i] % 4 * 8 & 1;
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                label[i] = is_active[i] ? own : arguments.label[target[i]];
 #pragma unroll
             for (u32 i = 0; i < ARCS_A_LANE; i++)
                 if (label[i] != own) store_system(arguments.active + target[i], u8(1));

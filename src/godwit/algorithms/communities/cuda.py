@@ -67,8 +67,8 @@ _CHUNK_SLOTS = 2 * _CHUNK_ARCS
 _PART_BYTES = 32
 _MOST_BINS = 3 * LABEL_CLASSES
 _COUNTERS_BYTES = 8 * LABEL_CLASSES + 3 * 4 * _MOST_BINS
-_MOST_ARENA_BYTES = 1 << 28
-"""Upper limit of the tables of long rows, unless one alone is larger."""
+_MOST_ARENA_BYTES = 1 << 25
+"""Upper limit of the tables of long rows, unless one alone is larger: they stay in the second-level cache."""
 
 
 class Phase(IntEnum):
@@ -116,7 +116,11 @@ def source(id_dtype: Any, *, weighted: bool, cdlp: bool) -> str:
     text = step_source(
         "algorithms/communities/labels.cuh",
         ARGUMENTS,
-        types={"Id": c_type(np.dtype(id_dtype)), "WeightSum": "u64" if weighted else "u32"},
+        types={
+            "Id": c_type(np.dtype(id_dtype)),
+            "WeightSum": "u64" if weighted else "u32",
+            "TableSlot": "u32" if weighted else "u64",
+        },
         work="grid_labels",
         enums=(Phase, Word, Count),
     )
@@ -197,8 +201,8 @@ class _LabelPlan(StepPlan[StepPlacement]):
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(_LabelArrays)
         (part,) = placement.parts
-        sum_bytes = 8 if weighted else 4
-        slot_bytes = 4 + sum_bytes
+        key_bytes, sum_bytes = (4, 8) if weighted else (8, 0)
+        slot_bytes = key_bytes + sum_bytes
         self.shared_bytes = _WARP_SLOTS * (self._threads // 32) * slot_bytes
         blocks = self.blocks_with(part.device, self.shared_bytes)
         chunks, arena_chunks = _long_chunks(placement, directed, slot_bytes)
@@ -208,7 +212,7 @@ class _LabelPlan(StepPlan[StepPlacement]):
             "active": n + 4,
             "firsts": 4 * _MOST_BINS * blocks,
             "chunks": 4 * n if chunks else 0,
-            "arena_keys": 4 * _CHUNK_SLOTS * arena_chunks,
+            "arena_keys": key_bytes * _CHUNK_SLOTS * arena_chunks,
             "arena_sums": sum_bytes * _CHUNK_SLOTS * arena_chunks,
             "parts": _PART_BYTES * chunks,
             "long_rows": left_rows_bytes("mixed", out_rows, n),

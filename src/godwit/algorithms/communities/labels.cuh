@@ -63,7 +63,9 @@ struct LabelCounters {
     u32 ends[MOST_BINS];          // of bins in `order`
 };
 
-using Sum = WeightSum;  // u32 without weights
+using Sum = WeightSum;   // u32 without weights
+using Slot = TableSlot;  // u32 with weights, u64 without
+constexpr Slot NO_SLOT = static_cast<Slot>(~0ull);
 
 // What a part of a long row's table holds: its best label, and the sum of the vertex' own.
 struct LongPart {
@@ -88,8 +90,8 @@ struct Arguments {
     u32 *parent;  // by position
     u32 *firsts;  // by block and bin: first place of the block's vertices
     u32 *chunks;  // by place, of long rows: the first chunk among those of the class
-    u32 *arena_keys;
-    Sum *arena_sums;
+    Slot *arena_keys;
+    Sum *arena_sums;  // of weights
     LongPart *parts;  // by chunk of the class
     Schedule::Row *long_rows;
     LabelCounters *counters;
@@ -134,25 +136,43 @@ __device__ __forceinline__ Candidate warp_best(Candidate best) {
                      __shfl_sync(FULL_WARP, best.label, whose)};
 }
 
+// A hash table of sums by label. Without weights, label and sum are one word, so that a label that was not there
+// yet takes one atomic: label << 32 | sum. `sums` are of weights alone.
 struct LabelTable {
-    u32 *keys;
+    Slot *keys;
     Sum *sums;
     u32 slots;
 
     __device__ __forceinline__ void clear(u32 slot) const {
-        store_system(keys + slot, NO_LABEL);
-        store_system(sums + slot, Sum(0));
+        store_system(keys + slot, NO_SLOT);
+        if constexpr (WEIGHTED) store_system(sums + slot, Sum(0));
+    }
+    __device__ __forceinline__ LabelTable from(u64 slot, u32 count) const {
+        return LabelTable{keys + slot, WEIGHTED ? sums + slot : sums, count};
+    }
+    static __device__ __forceinline__ u32 label_of(Slot key) {
+        if constexpr (WEIGHTED) return static_cast<u32>(key);
+        return static_cast<u32>(static_cast<u64>(key) >> 32);
+    }
+    // Of a slot that nobody changes at the time.
+    __device__ __forceinline__ Sum sum_of(u32 slot, Slot key) const {
+        if constexpr (WEIGHTED) return load_system(sums + slot);
+        return static_cast<Sum>(key);
     }
     __device__ __forceinline__ void add(u32 label, Sum weight) const {
         const u64 hash = label * 0x9e3779b1u;
+        Slot wanted = static_cast<Slot>(label);
+        if constexpr (!WEIGHTED)
+            wanted = static_cast<Slot>(static_cast<u64>(label) << 32 | static_cast<u64>(weight));
         for (u32 slot = static_cast<u32>(hash * slots >> 32);;
              slot = slot + 1 == slots ? 0 : slot + 1) {
-            u32 there = load_system(keys + slot);
-            if (there == NO_LABEL) there = atomicCAS(keys + slot, NO_LABEL, label);
-            if (there == NO_LABEL || there == label) {
+            const Slot there = atomicCAS(keys + slot, NO_SLOT, wanted);
+            if (there != NO_SLOT && label_of(there) != label) continue;
+            if constexpr (WEIGHTED)
                 atomicAdd(sums + slot, weight);
-                return;
-            }
+            else if (there != NO_SLOT)
+                atomicAdd(keys + slot, static_cast<Slot>(weight));
+            return;
         }
     }
 };
@@ -285,27 +305,28 @@ struct Labels {
         return best.sum > own_sum ? best.label : NO_LABEL;
     }
 
-    __device__ __forceinline__ u32 thread_choose(u32 v, u64 start) const {
-        const RowArcs row = row_of(v);
+    // Choose by a row of at most ARCS arcs.
+    template <u32 ARCS>
+    __device__ __forceinline__ u32 thread_choose(const RowArcs &row, u32 v, u64 start) const {
         const u32 own = arguments.label[v];
         const u64 word = word_of(v, start);
-        u32 label[TINY_ARCS];
-        Sum weight[TINY_ARCS];
+        u32 label[ARCS];
+        Sum weight[ARCS];
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++) label[i] = i < row.arcs ? thread_end(row, i) : NO_LABEL;
+        for (u32 i = 0; i < ARCS; i++) label[i] = i < row.arcs ? thread_end(row, i) : NO_LABEL;
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++)
+        for (u32 i = 0; i < ARCS; i++)
             weight[i] = i < row.arcs ? thread_weight(row, i, v, label[i]) : 0;
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++)
+        for (u32 i = 0; i < ARCS; i++)
             if (i < row.arcs) label[i] = arguments.label[label[i]];
         Candidate best = NO_CANDIDATE;
         Sum own_sum = 0;
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++) {
+        for (u32 i = 0; i < ARCS; i++) {
             Sum sum = 0;
 #pragma unroll
-            for (u32 j = 0; j < TINY_ARCS; j++)
+            for (u32 j = 0; j < ARCS; j++)
                 if (label[j] == label[i]) sum += weight[j];
             if (label[i] == own)
                 own_sum = sum;
@@ -357,7 +378,7 @@ struct Labels {
         const u32 v = arguments.order[place], own = arguments.label[v];
         const RowArcs row = row_of(v);
         const u64 word = word_of(v, start);
-        const LabelTable part{table.keys, table.sums, slots_for(row.arcs)};
+        const LabelTable part = table.from(0, slots_for(row.arcs));
         for (u32 slot = lane_id(); slot < part.slots; slot += WARP) part.clear(slot);
         __syncwarp();
         warp_add(part, row, v, own, 0, row.arcs);
@@ -365,9 +386,9 @@ struct Labels {
         Candidate best = NO_CANDIDATE;
         Sum own_sum = 0;
         for (u32 slot = lane_id(); slot < part.slots; slot += WARP) {
-            const u32 label = load_system(part.keys + slot);
-            if (label != NO_LABEL)
-                thread_weigh(label, load_system(part.sums + slot), own, word, best, own_sum);
+            const Slot key = load_system(part.keys + slot);
+            if (key != NO_SLOT)
+                thread_weigh(part.label_of(key), part.sum_of(slot, key), own, word, best, own_sum);
         }
         __syncwarp();
         best = warp_best(best);
@@ -384,6 +405,10 @@ struct Labels {
             best.take(Candidate{sum, tie_of(label, word), label});
     }
 
+    __device__ __forceinline__ LabelTable arena() const {
+        return LabelTable{arguments.arena_keys, arguments.arena_sums, 0};
+    }
+
     // Return the place of the long row that has a chunk. All lanes come, with the same chunk.
     __device__ __forceinline__ u32 warp_place_of(const ClassUnits &units, u32 chunk) const {
         const i64 after = warp_lower_bound(arguments.chunks, units.begins[ROW_LONG],
@@ -397,8 +422,7 @@ struct Labels {
         const u32 v = arguments.order[place], first = arguments.chunks[place];
         const RowArcs row = row_of(v);
         const u64 slot = static_cast<u64>(first - units.chunk) * CHUNK_SLOTS;
-        const LabelTable table{arguments.arena_keys + slot, arguments.arena_sums + slot,
-                               slots_for(row.arcs)};
+        const LabelTable table = arena().from(slot, slots_for(row.arcs));
         const u64 begin = static_cast<u64>(chunk - first) * ROW_CHUNK_ARCS;
         warp_add(table, row, v, arguments.label[v], begin, min(row.arcs, begin + ROW_CHUNK_ARCS));
     }
@@ -410,21 +434,15 @@ struct Labels {
         const u32 v = arguments.order[place], own = arguments.label[v];
         const u64 word = word_of(v, start);
         const u64 from = static_cast<u64>(chunk - units.chunk) * CHUNK_SLOTS;
+        const LabelTable part = arena().from(from, CHUNK_SLOTS);
         Candidate best = NO_CANDIDATE;
         Sum own_sum = 0;
-#pragma unroll 4
-        for (u32 i = 0; i < CHUNK_SLOTS; i += 2 * WARP) {
-            const u64 slot = from + i + 2 * lane_id();
-            const u64 keys = *reinterpret_cast<const u64 *>(arguments.arena_keys + slot);
-            if (keys == ~0ull) continue;
-#pragma unroll
-            for (u32 k = 0; k < 2; k++) {
-                const u32 label = static_cast<u32>(keys >> 32 * k);
-                if (label == NO_LABEL) continue;
-                thread_weigh(label, arguments.arena_sums[slot + k], own, word, best, own_sum);
-                arguments.arena_sums[slot + k] = 0;
-                arguments.arena_keys[slot + k] = NO_LABEL;
-            }
+#pragma unroll 8
+        for (u32 slot = lane_id(); slot < CHUNK_SLOTS; slot += WARP) {
+            const Slot key = part.keys[slot];
+            if (key == NO_SLOT) continue;
+            thread_weigh(part.label_of(key), part.sum_of(slot, key), own, word, best, own_sum);
+            part.clear(slot);
         }
         __syncwarp();
         best = warp_best(best);
@@ -461,8 +479,13 @@ struct Labels {
         }
         unit = (unit - units.rows(ROW_WARP)) * WARP + lane_id();
         const u32 place = units.begins[ROW_TINY] + static_cast<u32>(unit);
-        if (unit < units.rows(ROW_TINY))
-            arguments.chosen[place] = thread_choose(arguments.order[place], start);
+        const bool is_there = unit < units.rows(ROW_TINY);
+        const u32 v = is_there ? arguments.order[place] : 0;
+        const RowArcs row = is_there ? row_of(v) : RowArcs{};
+        const bool are_least = __all_sync(FULL_WARP, row.arcs <= TINY_ARCS / 2);
+        if (is_there)
+            arguments.chosen[place] = are_least ? thread_choose<TINY_ARCS / 2>(row, v, start)
+                                                : thread_choose<TINY_ARCS>(row, v, start);
         __syncwarp();
     }
 
@@ -511,11 +534,11 @@ struct Labels {
     // The vertices of a class choose, and those of the class before activate their neighbours.
     __device__ __forceinline__ void team_decide(const ClassUnits &now, const ClassUnits &before,
                                                 u64 start, unsigned char *bytes) const {
-        Sum *sums = reinterpret_cast<Sum *>(bytes) + warp_id() * WARP_SLOTS;
-        u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) +
-                                            blockDim.x / WARP * WARP_SLOTS) +
-                    warp_id() * WARP_SLOTS;
-        const LabelTable table{keys, sums, 0};
+        const u64 slots = blockDim.x / WARP * WARP_SLOTS;
+        Sum *sums = reinterpret_cast<Sum *>(bytes);
+        Slot *keys = reinterpret_cast<Slot *>(WEIGHTED ? bytes + sizeof(Sum) * slots : bytes);
+        const LabelTable table =
+            LabelTable{keys, sums, 0}.from(static_cast<u64>(warp_id()) * WARP_SLOTS, WARP_SLOTS);
         const u64 choosing = now.units(), units = choosing + before.units();
         for (u64 unit = team.warp(); unit < units; unit += team.warps()) {
             if (unit < choosing)
@@ -544,8 +567,8 @@ struct Labels {
         }
         const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
-            arguments.arena_keys[slot] = NO_LABEL;
-            arguments.arena_sums[slot] = 0;
+            arguments.arena_keys[slot] = NO_SLOT;
+            if constexpr (WEIGHTED) arguments.arena_sums[slot] = 0;
         }
         if (team.block != 0) return;
         for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
@@ -713,7 +736,8 @@ struct Labels {
     }
 };
 
-// The visitor of all rows that joins the ends of arcs within communities.
+// The visitor of all rows that joins the ends of arcs within communities. Ends that had one parent before, which is
+// enough to know, are in one tree.
 struct JoinEnds {
     const Labels &labels;
 
@@ -728,9 +752,10 @@ struct JoinEnds {
             target[i] = there[i] ? static_cast<u32>(arguments.out.targets[arcs[i]]) : 0;
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
-            joins[i] = there[i] && (arguments.is_directed || target[i] < rows[i]) &&
-                       labels.parent_of(target[i]) != labels.parent_of(rows[i]) &&
-                       arguments.label[target[i]] == arguments.label[rows[i]];
+            joins[i] =
+                there[i] && (arguments.is_directed || target[i] < rows[i]) &&
+                load_near(arguments.parent + target[i]) != load_near(arguments.parent + rows[i]) &&
+                arguments.label[target[i]] == arguments.label[rows[i]];
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
             if (joins[i]) labels.thread_join(rows[i], target[i]);

@@ -67,8 +67,8 @@ _CHUNK_SLOTS = 2 * _CHUNK_ARCS
 _PART_BYTES = 32
 _MOST_BINS = 3 * LABEL_CLASSES
 _COUNTERS_BYTES = 8 * LABEL_CLASSES + 3 * 4 * _MOST_BINS
-_MOST_ARENA_BYTES = 1 << 25
-"""Upper limit of the tables of long rows, unless one alone is larger: they stay in the second-level cache."""
+_MOST_ARENA_BYTES = 1 << 28
+"""Upper limit of the tables of long rows, unless one alone is larger."""
 
 
 class Phase(IntEnum):

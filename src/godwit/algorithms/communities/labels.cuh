@@ -204,6 +204,9 @@ struct ClassUnits {
     u32 chunks = 0;
 
     __device__ __forceinline__ u32 rows(u32 kind) const { return begins[kind + 1] - begins[kind]; }
+    __device__ __forceinline__ void leave_short_rows() {
+        begins[ROW_TINY] = begins[KINDS] = begins[ROW_WARP];
+    }
     __device__ __forceinline__ u64 units() const {
         return static_cast<u64>(chunks) + rows(ROW_WARP) + (rows(ROW_TINY) + WARP - 1) / WARP;
     }
@@ -548,11 +551,6 @@ struct Labels {
         }
     }
 
-    __device__ __forceinline__ void team_add_batch(const ClassUnits &units) const {
-        for (u64 unit = team.warp(); unit < units.chunks; unit += team.warps())
-            warp_add_chunk(units, units.chunk + static_cast<u32>(unit));
-    }
-
     __device__ __forceinline__ void team_choose_batch(const ClassUnits &units, u64 start) const {
         for (u64 unit = team.warp(); unit < units.chunks; unit += team.warps())
             warp_choose_part(units, units.chunk + static_cast<u32>(unit), start);
@@ -869,11 +867,13 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
                 labels.block_list(parity, start, bins);
                 break;
             case LABEL_DECIDE:
-                labels.team_decide(batch(), units_of(arguments, before), start, shared_bytes);
+            case LABEL_ADD: {
+                ClassUnits now = batch();
+                if (phase == LABEL_ADD) now.leave_short_rows();
+                const u32 active = phase == LABEL_ADD ? NO_CLASS : before;
+                labels.team_decide(now, units_of(arguments, active), start, shared_bytes);
                 break;
-            case LABEL_ADD:
-                labels.team_add_batch(batch());
-                break;
+            }
             case LABEL_CHOOSE:
                 labels.team_choose_batch(batch(), start);
                 break;

@@ -37,8 +37,9 @@ enum SummaryCount : u32 { DONE, FOUND, LIMBS };
 constexpr u32 LIMB_COUNT = COUNTS - LIMBS;
 constexpr u32 LIMB_BITS = 32;
 constexpr u32 UNIT_BITS = 160;
-constexpr u32 AT_ONCE = 4;     // items of a thread whose loads overlap
-constexpr u32 MOST_ALIKE = 4;  // labels of a warp whose vertices are counted together
+constexpr u32 AT_ONCE = 4;      // items of a thread whose loads overlap
+constexpr u32 MOST_GROUPS = 4;  // labels of a warp whose vertices may be counted together
+constexpr u32 LEAST_ALIKE = 8;  // vertices of such a label
 
 struct Arguments {
     Stage stage;
@@ -145,19 +146,21 @@ struct Summary {
                 if (vertex < load_relaxed(arguments.first + label))
                     atomicMin(arguments.first + label, vertex);
             }
-            u32 left = __ballot_sync(FULL_WARP, is_there);
-            for (u32 turn = 0; turn < MOST_ALIKE && left; turn++) {
+            u32 left = __ballot_sync(FULL_WARP, is_there), alone = left;
+            for (u32 turn = 0; turn < MOST_GROUPS && left; turn++) {
                 const u32 leader = __ffs(static_cast<int>(left)) - 1;
                 const u32 chosen = __shfl_sync(FULL_WARP, label, leader);
                 const bool is_alike = is_there && label == chosen;
                 const u32 alike = __ballot_sync(FULL_WARP, is_alike);
+                left &= ~alike;
+                if (__popc(alike) < LEAST_ALIKE) continue;
+                alone &= ~alike;
                 const u64 leaves = lanes_sum(is_alike ? leaving : u64(0));
                 const u64 enters =
                     arguments.is_directed ? lanes_sum(is_alike ? entering : u64(0)) : 0;
                 if (lane_id() == leader) thread_add(label, __popc(alike), leaves, enters);
-                left &= ~alike;
             }
-            if (left >> lane_id() & 1) thread_add(label, 1, leaving, entering);
+            if (alone >> lane_id() & 1) thread_add(label, 1, leaving, entering);
         }
     }
 
@@ -250,8 +253,11 @@ struct Summary {
             }
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++)
-                if (leaving[i] && entering[i])
-                    thread_add_exactly(share(leaving[i]) * share(entering[i]), limbs);
+                if (leaving[i] && entering[i]) {
+                    const double out = share(leaving[i]);
+                    const double in = arguments.is_directed ? share(entering[i]) : out;
+                    thread_add_exactly(out * in, limbs);
+                }
         });
         __syncwarp();
 #pragma unroll

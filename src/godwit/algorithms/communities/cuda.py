@@ -65,7 +65,7 @@ _WARP_ARCS = _WARP_SLOTS // 2
 _CHUNK_ARCS = 256
 _CHUNK_SLOTS = 2 * _CHUNK_ARCS
 _PART_BYTES = 32
-_MOST_BINS = 3 * LABEL_CLASSES
+_MOST_BINS = 3 * LABEL_CLASSES  # these as in labels.cuh
 _COUNTERS_BYTES = 8 * LABEL_CLASSES + 3 * 4 * _MOST_BINS
 _MOST_ARENA_BYTES = 1 << 28
 """Upper limit of the tables of long rows, unless one alone is larger."""

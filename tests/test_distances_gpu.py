@@ -108,6 +108,7 @@ def zoo() -> dict[str, Graph]:
         "directed": Graph.from_edges(*np.random.default_rng(3).integers(0, 300, (2, 900))),
         "floats": gw.generators.watts_strogatz(200, seed=1).with_random_weights(0.5, 9.0, seed=1),
         "two parts": Graph.from_edges([0, 1, 3], [1, 0, 4], [2, 0, 5], vertex_count=6),
+        "path": gw.generators.path(300),
     }
 
 
@@ -119,7 +120,7 @@ NAMES = [
 
 @needs_compiler
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("lanes", [2, 8, 32])
+@pytest.mark.parametrize("lanes", [1, 4, 16])
 def test_lines_of_any_width(
     gpus: Machine, name: str, lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,21 @@ def test_lines_of_any_width(
         check_distances(graph, devices, sources)
         check_distances(graph, devices, sources, np.arange(0, n, 3), cutoff=2)
         check_distances(graph, devices, sources[:7], [n - 1, 0, n - 1])
+
+
+@needs_compiler
+@pytest.mark.parametrize("planes", [2, 8])
+def test_levels_beyond_the_planes(
+    gpus: Machine, planes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches in bits write rows again and again where there are more levels than planes number."""
+    monkeypatch.setattr(cpu, "is_deep", lambda graph: False)
+    monkeypatch.setattr(cuda, "PLANES", planes)
+    graph = gw.generators.road(9, 14, seed=5) if planes == 2 else gw.generators.path(300)
+    for sources, *rest in ([0, 77, 125],), ([3, 120], [125, 0, 119, 3]):
+        check_distances(graph, "cuda", sources, *rest)
+        check_distances(graph, "cuda", sources, *rest, cutoff=6)
+    check_sums(graph, "cuda", [0, 120])
 
 
 @needs_compiler

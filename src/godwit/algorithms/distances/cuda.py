@@ -53,8 +53,10 @@ from godwit.supersteps.run import (
 
 Placed = StepPlacement | StepCopies
 
-LINES = (32, 8, 2)
-"""Words of a line: a batch has 32 sources for each."""
+LINES = (16, 4, 1)
+"""Words of a line: a batch has 64 sources for each."""
+PLANES = 8
+"""Bits of a level's number while levels are recorded."""
 SEARCH_THREADS = 256
 """Threads of a block that searches from a source of its own."""
 
@@ -81,14 +83,13 @@ HOPS_ARGUMENTS = np.dtype(
         ("out", ROWS),
         ("in", ROWS),
         ("sources", np.uint64),
-        ("seen", np.uint64),
-        ("bits", np.uint64, 2),
+        ("lines", np.uint64, 2),
+        ("planes", np.uint64),
         ("queued", np.uint64),
         ("united", np.uint64),
         ("queue", np.uint64, 2),
         ("left_rows", np.uint64),
         ("vertex_sums", np.uint64),
-        ("matrix", np.uint64),
         *_ROW_FIELDS,
         ("wanted_count", np.uint64),
         ("column_count", np.int64),
@@ -131,7 +132,7 @@ LENGTHS_ARGUMENTS = np.dtype(
 class HopsPhase(IntEnum):
     """Phases of hops.cuh."""
 
-    BEGIN, PUSH, PULL, QUEUE, DELIVER, SUM = range(6)
+    BEGIN, CLEAR, PUSH, PULL, QUEUE, DELIVER, SUM = range(7)
 
 
 class HopsWord(IntEnum):
@@ -165,7 +166,8 @@ def hops_source(id_dtype: np.dtype[Any], lanes: int, *, by_vertex: bool) -> str:
         enums=(HopsPhase, HopsWord),
         work="grid_hops",
     )
-    return f"#define LANES {lanes}u\n#define BY_VERTEX {str(by_vertex).lower()}\n{text}"
+    names = {"LANES": f"{lanes}u", "PLANES": f"{PLANES}u", "BY_VERTEX": str(by_vertex).lower()}
+    return "".join(f"#define {name} {value}\n" for name, value in names.items()) + text
 
 
 def lengths_source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) -> str:
@@ -191,7 +193,8 @@ class SearchArrays:
     """The arrays of searches, kept on the devices between queries."""
 
     def __init__(self, placement: StepPlacement) -> None:
-        self.lines = tuple(DeviceArray(placement) for _ in range(3))
+        self.lines = tuple(DeviceArray(placement) for _ in range(2))
+        self.planes = DeviceArray(placement)
         self.queued = DeviceArray(placement)
         self.united = DeviceArray(placement)
         self.queues = tuple(DeviceArray(placement) for _ in range(2))
@@ -422,11 +425,11 @@ def _lanes(target: Placed, share: int, form: str) -> int:
     if form == "vertices":
         return LINES[0]
     for lanes in LINES[:-1]:
-        lines = 4 * lanes * 3 * target.capacity
+        lines = 8 * lanes * (2 + PLANES) * target.capacity
         fits = all(
             lines <= memory.free_memory_bytes(part.index) // _MEMORY_SHARE for part in target.parts
         )
-        if fits and share * _LEAST_FILLED >= 32 * lanes:
+        if fits and share * _LEAST_FILLED >= 64 * lanes:
             return lanes
     return LINES[-1]
 
@@ -536,7 +539,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
         part, arrays = self.placement.parts[number], self._arrays[number]
         kept = arrays.matrix.nbytes(part) + arrays.results.nbytes(part)
         free = (memory.free_memory_bytes(part.index) + kept) // _MEMORY_SHARE
-        return max(1, free // sum(self._row_bytes(number)))
+        return max(1, free // max(1, sum(self._row_bytes(number))))
 
     def _make_rows(self, rows: int) -> None:
         for number, (owner, arrays, part) in enumerate(
@@ -549,7 +552,8 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
                 (arrays.source_sums, [max(1, rows * of_sums)]),
             )
             own = self.arguments[number]
-            own["matrix"] = arrays.matrix[part].pointer
+            if of_matrix:
+                own["matrix"] = arrays.matrix[part].pointer
             own["results"] = arrays.results[part].pointer if of_results else 0
             own["source_sums"] = arrays.source_sums[part].pointer if of_sums else 0
 
@@ -586,7 +590,7 @@ class _HopsPlan(_SearchPlan):
     """Searches in the bits of lines."""
 
     found_word, visited_word = HopsWord.ALL_FOUND, HopsWord.ALL_VISITED
-    item_bytes = 4
+    item_bytes = 0  # they are in planes
 
     def __init__(self, target: Placed, lanes: int, gpu: GpuOptions, *, by_vertex: bool) -> None:
         text = hops_source(target.placements[0].id_dtype, lanes, by_vertex=by_vertex)
@@ -608,19 +612,19 @@ class _HopsPlan(_SearchPlan):
         sliced = int(in_rows.classes[RowClass.CLASS_BLOCK])
         left = left_rows_bytes("mixed", out_rows, owned)
         owner.reserve(
-            *((line, [4 * lanes * owned]) for line in arrays.lines),
+            *((line, [8 * lanes * owned]) for line in arrays.lines),
+            (arrays.planes, [1 if by_vertex else 8 * lanes * PLANES * owned]),
             *((queue, [ids * (owned + 1)]) for queue in arrays.queues),
             (arrays.queued, [owned // 8 + 4]),
-            (arrays.united, [max(1, 4 * lanes * sliced)]),
+            (arrays.united, [max(1, 8 * lanes * sliced)]),
             (arrays.left_rows, [left]),
             (arrays.vertex_sums, [8 * _FIELDS * owned * by_vertex or 1]),
         )
         point_rows(own["out"], out_rows)
         point_rows(own["in"], in_rows)
-        seen, *bits = (line[part].pointer for line in arrays.lines)
-        own["seen"], own["bits"] = seen, bits
+        own["lines"] = [line[part].pointer for line in arrays.lines]
         own["queue"] = [queue[part].pointer for queue in arrays.queues]
-        for name in ("queued", "united", "left_rows", "vertex_sums"):
+        for name in ("planes", "queued", "united", "left_rows", "vertex_sums"):
             own[name] = getattr(arrays, name)[part].pointer
         own["arcs"] = owner.graph.arc_count
 

@@ -73,18 +73,17 @@ class Steps:
         run.StepPlan.run = profiled  # type: ignore[method-assign]
 
     def table(self) -> str:
-        """Return phase and time in µs of the last supersteps."""
+        """Return the phases of the last supersteps, how many there were in a row, and their time in µs."""
         control = self.last
         steps = int(control["state"][-2])
-        lines = []
+        rows: list[tuple[str, int, float]] = []
         for step in range(max(1, steps - self._count + 2), steps + 1):
             ended, before = (int(control["ended_ns"][at % self._count]) for at in (step, step - 1))
             phase = int(control["phases"][step % self._count])
-            alone = " alone" if phase >> 31 else ""
-            lines.append(
-                f"    {step:5} phase {phase & 0xFFFF}{alone:6} {1e-3 * (ended - before):10.1f}"
-            )
-        return "\n".join(lines)
+            name = f"phase {phase & 0xFFFF}{' alone' if phase >> 31 else ''}"
+            _, count, taken = rows.pop() if rows and rows[-1][0] == name else (name, 0, 0.0)
+            rows.append((name, count + 1, taken + 1e-3 * (ended - before)))
+        return "\n".join(f"    {name:14} x {count:4} {taken:10.1f}" for name, count, taken in rows)
 
 
 def main() -> None:

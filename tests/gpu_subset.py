@@ -179,6 +179,31 @@ def run_searches(devices: list[str]) -> None:
         check(f"search hub, {schedule=}", found.distance, wanted)
 
 
+def run_distances(devices: list[str]) -> None:
+    """Distances from many sources: in bits, over a contracted graph, side by side; matrices and sums."""
+    from godwit.algorithms.distances import contraction, cpu
+
+    wide = gw.generators.rmat(10, 8, weights=(1, 9), seed=1)
+    road = gw.generators.road(12, 17, weights=(1, 9), seed=4)
+    deep, many, gain = cpu.is_deep, contraction._MANY_SOURCES, contraction._LEAST_GAIN
+    for name, graph in {"wide": wide, "road": road, "hub": gw.generators.star(4500)}.items():
+        n = graph.vertex_count
+        for way in ("in bits", "contracted", "side by side"):
+            cpu.is_deep = lambda graph, way=way: way != "in bits"  # type: ignore[misc]
+            contraction._MANY_SOURCES = 0 if way == "contracted" else 1 << 40
+            contraction._LEAST_GAIN = 0
+            again = graph.without_weights() if way == "in bits" else gw.Graph(*graph.rows)
+            for sources in (np.arange(0, n, 1 + n // 70), np.arange(0, n, 1 + n // 300)):
+                wanted = gw.distances(again, sources, devices="cpu").distance
+                found = gw.distances(again, sources, devices=devices)
+                check(f"distances {name}, {way}", found.distance, wanted)
+            few = np.arange(0, n, 1 + n // 70)
+            wanted = gw.harmonic_centrality(again, few, devices="cpu").centrality
+            found = gw.harmonic_centrality(again, few, devices=devices).centrality
+            check(f"sums {name}, {way}", found, wanted, 1e-9)
+    cpu.is_deep, contraction._MANY_SOURCES, contraction._LEAST_GAIN = deep, many, gain
+
+
 def run_unions(devices: list[str]) -> None:
     """Connected components by every method and merge, with long rows, directed and not."""
     wide = gw.generators.rmat(10, 8, seed=1)
@@ -433,6 +458,7 @@ def run_forests(devices: list[str]) -> None:
 
 SUPERSTEPS = {
     "searches": run_searches,
+    "distances": run_distances,
     "ranks": run_ranks,
     "unions": run_unions,
     "structure": run_structure,

@@ -9,9 +9,9 @@
 // no search is missing, and writes its line into the other copy. (Lines do as well as frontiers: a search that
 // reached an in-neighbour before the last level has reached the vertex, too.) Or, if the arcs from the frontier
 // are few beside those into vertices that some search is missing at, it is *pushed* along the rows of a queue:
-// bits are added to the other copy of the lines of their heads, which are queued once. Invariant of a level that
-// is pushed: a vertex is in the queue if and only if it was reached in the last level; both copies are equal, and
-// all words of `queued` are zero.
+// bits are added to the other copy of the lines of their heads. These are queued once, or, if there may be many,
+// found by looking at all lines afterwards (*spreading*). Invariant of a level that is pushed: a vertex is in the
+// queue if and only if it was reached in the last level; both copies are equal, and all words of `queued` are zero.
 //
 // What is found is recorded by the group that owns the vertex in this superstep: added to the sums of the vertex
 // (BY_VERTEX), which are integers, or written into *planes*. These hold, for each vertex and source, the number of
@@ -35,6 +35,8 @@ constexpr u32 MOST_LEVELS = (1 << PLANES) - 1;  // that planes have numbers for
 constexpr i32 UNREACHED = 0x7fffffff;
 constexpr u64 PUSH_FACTOR =
     4;  // a level is pushed if its arcs times this are fewer than those of a pull
+constexpr u64 SPREAD_SHARE =
+    8;                       // a level is spread if its arcs times this are more than the vertices
 constexpr i64 SLICE = 2048;  // arcs of a row of class GRID that a warp pulls at once
 constexpr u64 ALONE_LINES = 4096,
               ALONE_ARCS = 16384;  // divided by LANES: a level that one block pushes alone
@@ -65,7 +67,7 @@ constexpr u32 OPEN_ARCS = 11;  // arcs into vertices that some search has not re
 constexpr u32 BASE = 12;       // level that has number 1 in the planes
 constexpr u32 ENDED = 13;      // the batch's searches have ended
 
-enum HopsPhase : u32 { BEGIN, CLEAR, PUSH, PULL, QUEUE, DELIVER, SUM };
+enum HopsPhase : u32 { BEGIN, CLEAR, PUSH, SPREAD, PULL, QUEUE, DELIVER, SUM };
 
 struct Arguments {
     Stage stage;
@@ -304,10 +306,10 @@ __device__ __forceinline__ void team_begin(Hops &hops) {
         atomicAdd(&hops.block.sums.counts[BEGUN], static_cast<u64>(hops.count()));
 }
 
-// The visitor of a schedule: add the lines of the tails of arcs to those of their heads, and queue these.
+// The visitor of a schedule: add the lines of the tails of arcs to those of their heads.
 struct Push {
     Hops &hops;
-    Id *queue;
+    Id *queue;  // of the heads, or null
 
     template <u32 ARCS_HERE>
     __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS_HERE],
@@ -360,6 +362,7 @@ struct Push {
         for (u32 i = 0; i < COUNT_HERE; i++) {
             if (!__any_sync(FULL_WARP, fresh[i] != 0)) continue;
             if (fresh[i]) atomicOr(hops.next + hops.word(heads[i]), fresh[i]);
+            if (!queue) continue;
             bool appends = hops.group_any(fresh[i] != 0) && hops.place == 0;
             if (appends) {
                 u32 bit = 1u << (heads[i] & 31);
@@ -370,11 +373,11 @@ struct Push {
     }
 };
 
-__device__ __forceinline__ void team_push(Hops &hops) {
+// Push along the rows of the queue.
+__device__ __forceinline__ void team_push_rows(Hops &hops, Id *next_queue) {
     const Arguments &given = hops.given;
     const u64 *state = hops.block.state;
     const Id *queue = given.queue[state[WHICH]];
-    Id *next_queue = given.queue[state[WHICH] ^ 1];
     u64 size = state[SIZE];
     const MixedSchedule schedule{given.left_rows, &hops.team.control->cursors[0]};
     const Push visit{hops, next_queue};
@@ -390,6 +393,12 @@ __device__ __forceinline__ void team_push(Hops &hops) {
     }
     schedule.team_finish(hops.team, hops.block, state[LONG_ROWS] != 0, visit);
     hops.team.wait(hops.block);
+}
+
+__device__ __forceinline__ void team_push(Hops &hops) {
+    const Arguments &given = hops.given;
+    Id *next_queue = given.queue[hops.block.state[WHICH] ^ 1];
+    team_push_rows(hops, next_queue);
     u64 groups = hops.team.warps() * GROUPS;
     u64 next_size = load_relaxed(&hops.team.control->cursors[1]);
     for (u64 base = hops.team.warp() * GROUPS; base < next_size; base += groups) {
@@ -400,6 +409,19 @@ __device__ __forceinline__ void team_push(Hops &hops) {
         if (fresh) hops.now[hops.word(own)] = line;
         hops.warp_record(own, fresh, line);
         if (is_there && hops.place == 0) atomicAnd(given.queued + (own >> 5), ~(1u << (own & 31)));
+    }
+}
+
+// Push, and look at all lines for what was reached.
+__device__ __forceinline__ void team_spread(Hops &hops) {
+    team_push_rows(hops, nullptr);
+    i64 active = hops.given.in.classes[CLASS_NONE];
+    for (i64 base = static_cast<i64>(hops.team.warp() * GROUPS); base < active;
+         base += static_cast<i64>(hops.team.warps() * GROUPS)) {
+        i64 own = base + hops.group;
+        u64 line = own < active ? load_relaxed(hops.next + hops.word(own)) : 0;
+        u64 fresh = own < active ? line & ~hops.now[hops.word(own)] : 0;
+        hops.warp_record(own, fresh, line);
     }
 }
 
@@ -477,7 +499,7 @@ __device__ __forceinline__ void team_pull(Hops &hops) {
     team_pull_rows<LANES>(hops, classes[CLASS_THREAD], classes[CLASS_NONE]);
 }
 
-// Queue the frontier after a pull, and make both copies of lines equal.
+// Queue the frontier after a level that queued none, and make both copies of lines equal.
 __device__ __forceinline__ void team_queue(Hops &hops) {
     const Arguments &given = hops.given;
     Id *queue = given.queue[hops.block.state[WHICH]];
@@ -502,8 +524,8 @@ __device__ __forceinline__ void team_deliver_planes(Hops &hops) {
     u64 words = (hops.count() + WORD - 1) / WORD;
     u64 tiles = static_cast<u64>(columns + blockDim.x - 1) / blockDim.x;
     for (u64 task = hops.team.block; task < words * tiles; task += hops.team.blocks) {
-        u64 which = task / tiles;
-        i64 column = static_cast<i64>(task % tiles * blockDim.x + threadIdx.x);
+        u64 which = task % words;
+        i64 column = static_cast<i64>(task / words * blockDim.x + threadIdx.x);
         if (column >= columns) continue;
         u64 planes[USED];
         i64 at = static_cast<i64>(given.columns[column]) * LANES + static_cast<i64>(which);
@@ -562,18 +584,13 @@ __device__ __forceinline__ void team_sum_planes(Hops &hops) {
         for (u32 half = 0; half < 2; half++) {
             if (sums[half][COUNT] == 0) continue;
             u64 source = hops.first() + WORD * which + WARP * half + lane_id();
-            u64 *fields = given.source_sums + source * FIELDS;
-            for (u32 field = 0; field < FIELDS; field++) {
-                if (field == LARGEST)
-                    atomicMax(fields + field, sums[half][field]);
-                else
-                    atomicAdd(fields + field, sums[half][field]);
-            }
+            thread_add_sums(given.source_sums + source * FIELDS, sums[half]);
         }
     }
 }
 
-__device__ __forceinline__ u32 hops_push_phase(const u64 *state) {
+__device__ __forceinline__ u32 hops_push_phase(const Arguments &given, const u64 *state) {
+    if (state[ARCS] * SPREAD_SHARE > static_cast<u64>(given.stage.owned)) return SPREAD;
     bool is_tiny = state[LONG_ROWS] == 0 && state[SIZE] * LANES <= ALONE_LINES &&
                    state[ARCS] * LANES <= ALONE_ARCS;
     return is_tiny ? PUSH | ALONE : static_cast<u32>(PUSH);
@@ -582,10 +599,9 @@ __device__ __forceinline__ u32 hops_push_phase(const u64 *state) {
 // Return the phase that searches the next level.
 __device__ __forceinline__ u32 hops_level(const Arguments &given, u64 *state) {
     if (state[ARCS] * PUSH_FACTOR >= state[OPEN_ARCS] + static_cast<u64>(given.stage.owned) / 2) {
-        state[QUEUED] = 0;
         return PULL;
     }
-    return state[QUEUED] ? hops_push_phase(state) : static_cast<u32>(QUEUE);
+    return state[QUEUED] ? hops_push_phase(given, state) : static_cast<u32>(QUEUE);
 }
 
 // Go on to the next level. Its number needs another plane if it is a power of two.
@@ -627,6 +643,9 @@ __device__ __forceinline__ void grid_hops(const Arguments &given) {
             case PUSH:
                 team_push(hops);
                 break;
+            case SPREAD:
+                team_spread(hops);
+                break;
             case PULL:
                 team_pull(hops);
                 break;
@@ -660,14 +679,16 @@ __device__ __forceinline__ void grid_hops(const Arguments &given) {
             case PUSH:
                 state[WHICH] ^= 1;
                 break;
+            case SPREAD:
             case PULL:
+                state[QUEUED] = 0;
                 state[PARITY] ^= 1;
                 break;
             case CLEAR:
                 return hops_level(given, state);
             case QUEUE:
                 state[QUEUED] = 1;
-                return hops_push_phase(state);
+                return hops_push_phase(given, state);
             default:
                 if (state[ENDED]) return hops_next_batch(given, state);
                 state[BASE] = state[LEVEL] + 1;

@@ -37,11 +37,14 @@ FAR = ABSENT - 1
 
 _MANY_SOURCES = 512
 """Sources from which contracting a graph pays, which takes about a microsecond for each vertex."""
-_MOST_NEIGHBOURS = 32
+_MOST_NEIGHBOURS = 64
 """Neighbours of a vertex that is contracted, at most."""
+_FEW_NEIGHBOURS = 8
+_MOST_LEFT = 4
+"""Contraction stops if no vertex has few neighbours while one vertex in this many is left."""
 _LARGEST_DEGREE = 64
 """Arcs of a vertex, at most, in graphs that are contracted: their neighbours are searched in lists."""
-_PAIRS_EACH = 32
+_PAIRS_EACH = 64
 """Pairs of neighbours that are joined for each contracted vertex, on average and at most."""
 _LEAST_GAIN = 8
 """The core must have fewer vertices than the graph, by this factor."""
@@ -227,6 +230,8 @@ def _contract(
     while bucket <= most and load_acquire(control, ABORT) == 0:
         v = first[bucket]
         if v < 0:
+            if bucket == _FEW_NEIGHBOURS and (n - contracted) * _MOST_LEFT > n:
+                break
             bucket += 1
             continue
         own, count = starts[v], counts[v]

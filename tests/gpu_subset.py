@@ -186,21 +186,26 @@ def run_distances(devices: list[str]) -> None:
     wide = gw.generators.rmat(10, 8, weights=(1, 9), seed=1)
     road = gw.generators.road(12, 17, weights=(1, 9), seed=4)
     deep, many, gain = cpu.is_deep, contraction._MANY_SOURCES, contraction._LEAST_GAIN
-    for name, graph in {"wide": wide, "road": road, "hub": gw.generators.star(4500)}.items():
+    cases = [
+        ("wide", wide.without_weights(), "in bits"),
+        ("hub", gw.generators.star(4500), "in bits"),
+        ("road", road, "contracted"),
+        ("road", gw.Graph(*road.rows), "side by side"),
+        ("wide", wide, "side by side"),
+    ]
+    for name, graph, way in cases:
+        cpu.is_deep = lambda graph, way=way: way != "in bits"  # type: ignore[misc]
+        contraction._MANY_SOURCES = 0 if way == "contracted" else 1 << 40
+        contraction._LEAST_GAIN = 0
         n = graph.vertex_count
-        for way in ("in bits", "contracted", "side by side"):
-            cpu.is_deep = lambda graph, way=way: way != "in bits"  # type: ignore[misc]
-            contraction._MANY_SOURCES = 0 if way == "contracted" else 1 << 40
-            contraction._LEAST_GAIN = 0
-            again = graph.without_weights() if way == "in bits" else gw.Graph(*graph.rows)
-            for sources in (np.arange(0, n, 1 + n // 70), np.arange(0, n, 1 + n // 300)):
-                wanted = gw.distances(again, sources, devices="cpu").distance
-                found = gw.distances(again, sources, devices=devices)
-                check(f"distances {name}, {way}", found.distance, wanted)
-            few = np.arange(0, n, 1 + n // 70)
-            wanted = gw.harmonic_centrality(again, few, devices="cpu").centrality
-            found = gw.harmonic_centrality(again, few, devices=devices).centrality
-            check(f"sums {name}, {way}", found, wanted, 1e-9)
+        few = np.arange(0, n, 1 + n // 70)
+        for sources in (few, np.arange(0, n, 1 + n // 300)):
+            wanted = gw.distances(graph, sources, devices="cpu").distance
+            found = gw.distances(graph, sources, devices=devices)
+            check(f"distances {name}, {way}", found.distance, wanted)
+        centrality = gw.harmonic_centrality(graph, few, devices="cpu").centrality
+        sums = gw.harmonic_centrality(graph, few, devices=devices)
+        check(f"sums {name}, {way}", sums.centrality, centrality, 1e-9)
     cpu.is_deep, contraction._MANY_SOURCES, contraction._LEAST_GAIN = deep, many, gain
 
 

@@ -807,7 +807,7 @@ class _SweepsPlan(_SearchPlan):
 
     found_word, visited_word = SweepsWord.ALL_FOUND, SweepsWord.ALL_VISITED
     item_bytes = 4
-    together = 32
+    together = 128
 
     def __init__(
         self, target: Placed, contraction: Contraction, gpu: GpuOptions, *, weighted: bool

@@ -381,10 +381,12 @@ __device__ __forceinline__ void team_push_rows(Hops &hops, Id *next_queue) {
     u64 size = state[SIZE];
     const MixedSchedule schedule{given.left_rows, &hops.team.control->cursors[0]};
     const Push visit{hops, next_queue};
-    for (u64 base = hops.team.warp() * WARP; base < size; base += hops.team.warps() * WARP) {
+    // Few rows are dealt out to all warps.
+    u64 each = max(min((size + hops.team.warps() - 1) / hops.team.warps(), u64{WARP}), u64{1});
+    for (u64 base = hops.team.warp() * each; base < size; base += hops.team.warps() * each) {
         i64 begin = 0, end = 0;
         u32 row = 0;
-        if (base + lane_id() < size) {
+        if (lane_id() < each && base + lane_id() < size) {
             row = static_cast<u32>(queue[base + lane_id()]);
             begin = given.out.offsets[row];
             end = given.out.offsets[row + 1];

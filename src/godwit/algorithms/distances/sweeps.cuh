@@ -1,7 +1,7 @@
 // Distances from many sources in a contracted graph (contraction.py), by all blocks of a device.
 //
-// Distances are in a *line* for each position, with a word for each source; lanes of a warp have neighbouring
-// sources, a *group*, so that a visit of an arc reads the whole line of 32 sources at once. From each source a
+// Distances are in a *line* for each position, with a word for each source; a warp has 128 neighbouring sources, a
+// *group*, so that a visit of an arc reads the words of all of them at once. From each source a
 // warp climbs along kept arcs: what is reached lies on the way from a vertex to the greatest position that it
 // kept, and so on (the vertices that a vertex kept are joined by shortcuts). In the core, each pair of a vertex
 // and a group is lowered by those of its neighbours that changed since, until none changes. Then level by level
@@ -17,8 +17,10 @@
 constexpr u32 ABSENT = 0xffffffffu;  // no path; lengths of no arc
 constexpr u32 FAR = ABSENT - 1;      // has no room
 constexpr Result UNREACHED = static_cast<Result>(~0ull >> (65 - 8 * sizeof(Result)));
-constexpr u32 IN_FLIGHT = 4;  // lines that a lane loads at once
-constexpr u32 COLUMNS = 64;   // of a tile of rows
+constexpr u32 EACH = 4;             // sources of a lane
+constexpr u32 GROUP = EACH * WARP;  // as in cuda.py
+constexpr u32 IN_FLIGHT = 4;        // lines that a lane loads at once
+constexpr u32 COLUMNS = 64;         // of a tile of rows
 
 // Counts of a superstep. The first is a run's progress.
 constexpr u32 BEGUN = 0;    // sources begun
@@ -43,7 +45,7 @@ struct Arguments {
     const u32 *up;
     const u32 *down;
     const Id *sources;  // positions
-    u32 *matrix;        // [vertices][groups][32]
+    u32 *matrix;        // [vertices][groups][GROUP]
     u32 *stamps;        // [core][groups]: round of the last change
     const u32 *wanted;  // a bit for each position whose distance counts in sums, or null: all
     const Id *columns;  // positions of the columns of `results`
@@ -67,23 +69,23 @@ struct Sweeps {
     const Team &team;
     StepBlock &block;
     i64 core = given.levels[1];
-    u64 groups = (given.source_count + WARP - 1) / WARP;
+    u64 groups = (given.source_count + GROUP - 1) / GROUP;
+    i64 stride = static_cast<i64>(groups) * GROUP;
     u64 visited = 0, found = 0, changed = 0, too_far = 0;
 
-    // The group's line of a position, the word of this lane.
+    // The group's words of a position, from this lane's first on.
     __device__ __forceinline__ u32 *line(i64 position, u64 group) const {
-        return given.matrix +
-               (position * static_cast<i64>(groups) + static_cast<i64>(group)) * WARP + lane_id();
+        return given.matrix + position * stride + static_cast<i64>(group) * GROUP + lane_id();
     }
     __device__ __forceinline__ u32 *stamp(i64 position, u64 group) const {
         return given.stamps + position * static_cast<i64>(groups) + static_cast<i64>(group);
     }
 
-    // Return the least of a distance and of those along the arcs of a row from their other ends; `is_of_use` says
-    // of which. `load` reads a word. All lanes take part.
+    // Lower distances to those along the arcs of a row from their other ends; `is_of_use` says of which. `load`
+    // reads a word. All lanes take part.
     template <class IsOfUse, class Load>
-    __device__ __forceinline__ u32 warp_lower(u32 distance, i64 position, u64 group,
-                                              IsOfUse is_of_use, Load load) {
+    __device__ __forceinline__ void warp_lower(u32 (&distances)[EACH], i64 position, u64 group,
+                                               IsOfUse is_of_use, Load load) {
         i64 begin = given.offsets[position], end = given.offsets[position + 1];
         for (i64 first = begin; first < end; first += WARP) {
             i64 arc = first + lane_id();
@@ -92,21 +94,24 @@ struct Sweeps {
             u32 votes = __ballot_sync(FULL_WARP, length != ABSENT && is_of_use(head));
             visited += lane_id() == 0 ? __popc(votes) : 0;
             while (votes) {
-                u32 words[IN_FLIGHT], lengths[IN_FLIGHT];
+                u32 words[IN_FLIGHT][EACH], lengths[IN_FLIGHT];
 #pragma unroll
                 for (u32 i = 0; i < IN_FLIGHT; i++) {
                     u32 lane = votes ? static_cast<u32>(__ffs(static_cast<int>(votes)) - 1) : 0;
-                    u32 other = __shfl_sync(FULL_WARP, head, lane);
+                    const u32 *other = line(__shfl_sync(FULL_WARP, head, lane), group);
                     lengths[i] = __shfl_sync(FULL_WARP, length, lane);
-                    words[i] = votes ? load(line(other, group)) : ABSENT;
+#pragma unroll
+                    for (u32 j = 0; j < EACH; j++)
+                        words[i][j] = votes ? load(other + j * WARP) : ABSENT;
                     votes &= votes - 1;
                 }
 #pragma unroll
                 for (u32 i = 0; i < IN_FLIGHT; i++)
-                    distance = min(distance, along(words[i], lengths[i]));
+#pragma unroll
+                    for (u32 j = 0; j < EACH; j++)
+                        distances[j] = min(distances[j], along(words[i][j], lengths[i]));
             }
         }
-        return distance;
     }
 
     __device__ __forceinline__ void count_all() {
@@ -121,7 +126,7 @@ struct Sweeps {
 __device__ __forceinline__ void team_begin(Sweeps &sweeps) {
     const Arguments &given = sweeps.given;
     const Team &team = sweeps.team;
-    u64 words = static_cast<u64>(given.vertex_count) * sweeps.groups * WARP;
+    u64 words = static_cast<u64>(given.vertex_count) * sweeps.groups * GROUP;
     for (u64 i = team.thread(); i < words; i += team.threads()) given.matrix[i] = ABSENT;
     u64 stamps = static_cast<u64>(sweeps.core) * sweeps.groups;
     for (u64 i = team.thread(); i < stamps; i += team.threads()) given.stamps[i] = 0;
@@ -134,7 +139,7 @@ __device__ __forceinline__ void team_begin(Sweeps &sweeps) {
 // From each source, lower the distances of all that can be reached along kept arcs, by a warp.
 __device__ __forceinline__ void team_climb(Sweeps &sweeps) {
     const Arguments &given = sweeps.given;
-    i64 stride = static_cast<i64>(sweeps.groups) * WARP;
+    i64 stride = sweeps.stride;
     for (u64 source = sweeps.team.warp(); source < given.source_count;
          source += sweeps.team.warps()) {
         u32 *own = given.matrix + source;  // the words of this source
@@ -164,13 +169,19 @@ __device__ __forceinline__ void team_lower_core(Sweeps &sweeps) {
         i64 position = static_cast<i64>(task / sweeps.groups);
         u64 group = task % sweeps.groups;
         u32 *own = sweeps.line(position, group);
-        u32 before = load_relaxed(own);
-        u32 distance = sweeps.warp_lower(
-            before, position, group,
+        u32 before[EACH], distances[EACH];
+        for (u32 i = 0; i < EACH; i++) before[i] = distances[i] = load_relaxed(own + i * WARP);
+        sweeps.warp_lower(
+            distances, position, group,
             [&](u32 head) { return load_relaxed(sweeps.stamp(head, group)) + 1 >= round; },
             [](const u32 *word) { return load_relaxed(word); });
-        if (distance < before) atomicMin(own, distance);
-        if (__any_sync(FULL_WARP, distance < before)) {
+        bool is_lower = false;
+        for (u32 i = 0; i < EACH; i++) {
+            if (distances[i] >= before[i]) continue;
+            atomicMin(own + i * WARP, distances[i]);
+            is_lower = true;
+        }
+        if (__any_sync(FULL_WARP, is_lower)) {
             // Whoever sees the stamp before the line sees it in the next round, too.
             if (lane_id() == 0) atomicMax(sweeps.stamp(position, group), round);
             sweeps.changed += lane_id() == 0;
@@ -188,11 +199,12 @@ __device__ __forceinline__ void team_descend(Sweeps &sweeps) {
         i64 position = begin + static_cast<i64>(task / sweeps.groups);
         u64 group = task % sweeps.groups;
         u32 *own = sweeps.line(position, group);
-        u32 before = *own;
-        u32 distance = sweeps.warp_lower(
-            before, position, group, [](u32) { return true; },
+        u32 distances[EACH];
+        for (u32 i = 0; i < EACH; i++) distances[i] = own[i * WARP];
+        sweeps.warp_lower(
+            distances, position, group, [](u32) { return true; },
             [](const u32 *word) { return *word; });
-        if (distance < before) *own = distance;
+        for (u32 i = 0; i < EACH; i++) own[i * WARP] = distances[i];
     }
 }
 
@@ -201,19 +213,30 @@ __device__ __forceinline__ void team_deliver_lines(Sweeps &sweeps) {
     __shared__ u32 tile[WARP][COLUMNS + 1];
     const Arguments &given = sweeps.given;
     u64 tiles = static_cast<u64>((given.column_count + COLUMNS - 1) / COLUMNS);
+    u64 parts = (given.source_count + WARP - 1) / WARP;  // of 32 rows
     u32 warps = blockDim.x / WARP;
-    for (u64 task = sweeps.team.block; task < tiles * sweeps.groups; task += sweeps.team.blocks) {
-        u64 group = task % sweeps.groups;
-        i64 first = static_cast<i64>(task / sweeps.groups) * COLUMNS;
+    for (u64 task = sweeps.team.block; task < tiles * parts; task += sweeps.team.blocks) {
+        u64 part = task % parts;
+        i64 first = static_cast<i64>(task / parts) * COLUMNS;
         u32 width = static_cast<u32>(min(given.column_count - first, static_cast<i64>(COLUMNS)));
+        const u32 *words = given.matrix + static_cast<i64>(part * WARP) + lane_id();
         __syncthreads();
-        for (u32 column = warp_id(); column < width; column += warps)
-            tile[lane_id()][column] = *sweeps.line(given.columns[first + column], group);
+        for (u32 base = warp_id(); base < width; base += warps * IN_FLIGHT) {
+            u32 loaded[IN_FLIGHT];
+#pragma unroll
+            for (u32 i = 0; i < IN_FLIGHT; i++) {
+                u32 column = min(base + i * warps, width - 1);
+                loaded[i] = words[static_cast<i64>(given.columns[first + column]) * sweeps.stride];
+            }
+#pragma unroll
+            for (u32 i = 0; i < IN_FLIGHT; i++)
+                if (base + i * warps < width) tile[lane_id()][base + i * warps] = loaded[i];
+        }
         __syncthreads();
-        u32 rows = static_cast<u32>(min(given.source_count - group * WARP, static_cast<u64>(WARP)));
+        u32 rows = static_cast<u32>(min(given.source_count - part * WARP, static_cast<u64>(WARP)));
         for (u32 row = warp_id(); row < rows; row += warps) {
             Result *results =
-                given.results + static_cast<i64>(group * WARP + row) * given.column_count + first;
+                given.results + static_cast<i64>(part * WARP + row) * given.column_count + first;
             for (u32 column = lane_id(); column < width; column += WARP) {
                 u32 distance = tile[row][column];
                 results[column] = distance == ABSENT ? UNREACHED : static_cast<Result>(distance);
@@ -227,15 +250,15 @@ __device__ __forceinline__ void team_deliver_lines(Sweeps &sweeps) {
 // Add up the lines of each source, as numbers of arcs are added up: sums are integers.
 __device__ __forceinline__ void team_sum_lines(Sweeps &sweeps) {
     const Arguments &given = sweeps.given;
-    u64 slices = max(sweeps.team.warps() / sweeps.groups, 1ull);
-    for (u64 task = sweeps.team.warp(); task < sweeps.groups * slices;
-         task += sweeps.team.warps()) {
-        u64 group = task % sweeps.groups;
+    u64 parts = (given.source_count + WARP - 1) / WARP;
+    u64 slices = max(sweeps.team.warps() / parts, 1ull);
+    for (u64 task = sweeps.team.warp(); task < parts * slices; task += sweeps.team.warps()) {
+        u64 source = task % parts * WARP + lane_id();
         u64 sums[FIELDS] = {};
-        for (i64 position = static_cast<i64>(task / sweeps.groups); position < given.vertex_count;
+        for (i64 position = static_cast<i64>(task / parts); position < given.vertex_count;
              position += static_cast<i64>(slices)) {
             if (given.wanted && !has_bit(given.wanted, position)) continue;
-            u32 distance = *sweeps.line(position, group);
+            u32 distance = given.matrix[position * sweeps.stride + static_cast<i64>(source)];
             if (distance == ABSENT) continue;
             Reciprocal reciprocal(distance);
             sums[COUNT] += 1;
@@ -245,7 +268,6 @@ __device__ __forceinline__ void team_sum_lines(Sweeps &sweeps) {
             sums[FRACTIONS] += reciprocal.fractions;
             sweeps.too_far += distance == FAR;
         }
-        u64 source = group * WARP + lane_id();
         if (sums[COUNT] == 0 || source >= given.source_count) continue;
         sweeps.found += sums[COUNT];
         thread_add_sums(given.source_sums + source * FIELDS, sums);

@@ -48,6 +48,7 @@ _PAIRS_EACH = 64
 """Pairs of neighbours that are joined for each contracted vertex, on average and at most."""
 _LEAST_GAIN = 8
 """The core must have fewer vertices than the graph, by this factor."""
+_LONGEST_LIST = 1 << 16
 _ROOM = 3
 """Room for kept arcs and shortcuts, in terms of arcs."""
 _MORE_ROOM = 1 << 16
@@ -128,8 +129,9 @@ def contract(graph: Graph, *, weighted: bool, poll: RunPoll | None = None) -> Co
     order = np.empty(n, np.int64)
     lists = (starts, rooms, counts, heads, up, down)
     links = (np.full(n, -1), *np.empty((2, n), np.int64), *np.full((2, _MOST_NEIGHBOURS + 1), -1))
+    merged = np.empty((3, _LONGEST_LIST), np.uint32)
     contracted = run_team(
-        _contract, graph.offsets, graph.targets, lengths, *lists, order, *links, threads=1,
+        _contract, graph.offsets, graph.targets, lengths, *lists, order, *links, *merged, threads=1,
         poll=None if poll is None else lambda: poll(0),
     )[0]  # fmt: skip
     if (n - contracted) * _LEAST_GAIN > n:
@@ -150,11 +152,20 @@ def contract(graph: Graph, *, weighted: bool, poll: RunPoll | None = None) -> Co
     return Contraction(position, levels, offsets, kept_heads, kept_up, kept_down)
 
 
-def _find(heads: Any, begin: int, count: int, head: int) -> int:
-    """Return the place of a head in a list, or the end of the list."""
-    at = begin
-    while at < begin + count and heads[at] != head:
-        at += 1
+def _place(heads: Any, up: Any, down: Any, begin: int, counts: Any, v: int, head: int) -> int:
+    """Return the place of a head in the list of a vertex, in ascending order; make it if there is none."""
+    at: int = begin + counts[v]
+    while at > begin and heads[at - 1] >= head:
+        at -= 1
+    if at == begin + counts[v] or heads[at] != head:
+        for k in range(begin + counts[v], at, -1):
+            heads[k] = heads[k - 1]
+            up[k] = up[k - 1]
+            down[k] = down[k - 1]
+        counts[v] += 1
+        heads[at] = head
+        up[at] = np.uint32(ABSENT)
+        down[at] = np.uint32(ABSENT)
     return at
 
 
@@ -185,11 +196,12 @@ def _append(before: Any, after: Any, first: Any, last: Any, bucket: int, v: int)
 def _contract(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, starts: Any,
     rooms: Any, counts: Any, heads: Any, up: Any, down: Any, order: Any, bucket_of: Any,
-    before: Any, after: Any, first: Any, last: Any,
+    before: Any, after: Any, first: Any, last: Any, merged: Any, merged_up: Any, merged_down: Any,
 ) -> int:  # fmt: skip
     """Contract vertices, fewest neighbours first, and in turn; return their number.
 
-    :param starts: (n) where the list of a vertex begins, of neighbours and lengths to and from them
+    :param starts: (n) where the list of a vertex begins: neighbours in ascending order, and lengths to and
+        from them
     :param rooms: (n) places of each list; longer lists move to the end
     :param counts: (n) neighbours of each vertex; filled in, as are the lists: 0 at first
     :param order: (n) filled with the vertices that are contracted, in order
@@ -198,6 +210,7 @@ def _contract(
     :param after: (n) the vertex after it
     :param first: first vertex of each bucket, -1 at first
     :param last: last vertex of each bucket, -1 at first
+    :param merged: room for the heads of a list, and beside it for lengths
     """
     n = len(starts)
     most = len(first) - 1
@@ -207,18 +220,10 @@ def _contract(
             u = targets[arc]
             if u == v:
                 continue
-            for turn in range(2):
-                mine, other = (v, u) if turn == 0 else (u, v)
-                at = _find(heads, starts[mine], counts[mine], other)
-                if at == starts[mine] + counts[mine]:
-                    counts[mine] += 1
-                    heads[at] = other
-                    up[at] = absent
-                    down[at] = absent
-                if turn == 0:
-                    up[at] = min(up[at], lengths[arc])
-                else:
-                    down[at] = min(down[at], lengths[arc])
+            at = _place(heads, up, down, starts[v], counts, v, u)
+            up[at] = min(up[at], lengths[arc])
+            at = _place(heads, up, down, starts[u], counts, u, v)
+            down[at] = min(down[at], lengths[arc])
     for v in range(n):
         if counts[v] <= most:
             bucket_of[v] = max(counts[v], min(most, _FEWEST_NEIGHBOURS))
@@ -237,10 +242,16 @@ def _contract(
         own, count = starts[v], counts[v]
         pairs += count * (count - 1)
         needed = 0
+        longest = 0
         for i in range(own, own + count):
-            needed += 2 * rooms[heads[i]] + count
+            needed += 2 * (counts[heads[i]] + count)
+            longest = max(longest, counts[heads[i]] + count)
         # What does not fit, or costs too much, is left in the core.
-        if pairs > _PAIRS_EACH * (contracted + 1024) or end + needed > len(heads):
+        if (
+            pairs > _PAIRS_EACH * (contracted + 1024)
+            or end + needed > len(heads)
+            or longest > len(merged)
+        ):
             break
         _unlink(before, after, first, last, bucket, v)
         bucket_of[v] = -1
@@ -248,37 +259,40 @@ def _contract(
         contracted += 1
         for i in range(own, own + count):
             a = heads[i]
-            at = _find(heads, starts[a], counts[a], v)
-            counts[a] -= 1
-            final = starts[a] + counts[a]
-            heads[at] = heads[final]
-            up[at] = up[final]
-            down[at] = down[final]
-            for j in range(own, own + count):
-                if i == j:
+            # Merge the list of the neighbour, without v, and that of v, without the neighbour.
+            x, y, size_of_a = starts[a], own, 0
+            end_x, end_y = x + counts[a], own + count
+            while x < end_x or y < end_y:
+                if x < end_x and heads[x] == v:
+                    x += 1
                     continue
-                b = heads[j]
-                at = _find(heads, starts[a], counts[a], b)
-                if at == starts[a] + counts[a]:
-                    if counts[a] == rooms[a]:
-                        for k in range(counts[a]):
-                            heads[end + k] = heads[starts[a] + k]
-                            up[end + k] = up[starts[a] + k]
-                            down[end + k] = down[starts[a] + k]
-                        starts[a] = end
-                        rooms[a] = 2 * rooms[a] + count
-                        end += rooms[a]
-                        at = starts[a] + counts[a]
-                    counts[a] += 1
-                    heads[at] = b
-                    up[at] = absent
-                    down[at] = absent
-                if down[i] != absent and up[j] != absent:
-                    length: Any = min(np.int64(down[i]) + np.int64(up[j]), FAR)
-                    up[at] = min(up[at], np.uint32(length))
-                if down[j] != absent and up[i] != absent:
-                    length = min(np.int64(down[j]) + np.int64(up[i]), FAR)
-                    down[at] = min(down[at], np.uint32(length))
+                if y < end_y and heads[y] == a:
+                    y += 1
+                    continue
+                takes_x = x < end_x and (y == end_y or heads[x] <= heads[y])
+                takes_y = y < end_y and (x == end_x or heads[y] <= heads[x])
+                merged[size_of_a] = heads[x] if takes_x else heads[y]
+                merged_up[size_of_a] = up[x] if takes_x else absent
+                merged_down[size_of_a] = down[x] if takes_x else absent
+                if takes_y and down[i] != absent and up[y] != absent:
+                    length: Any = min(np.int64(down[i]) + np.int64(up[y]), FAR)
+                    merged_up[size_of_a] = min(merged_up[size_of_a], np.uint32(length))
+                if takes_y and down[y] != absent and up[i] != absent:
+                    length = min(np.int64(down[y]) + np.int64(up[i]), FAR)
+                    merged_down[size_of_a] = min(merged_down[size_of_a], np.uint32(length))
+                x += takes_x
+                y += takes_y
+                size_of_a += 1
+            if size_of_a > rooms[a]:
+                starts[a] = end
+                rooms[a] = 2 * size_of_a
+                end += rooms[a]
+            begin = starts[a]
+            counts[a] = size_of_a
+            for k in range(size_of_a):
+                heads[begin + k] = merged[k]
+                up[begin + k] = merged_up[k]
+                down[begin + k] = merged_down[k]
             if bucket_of[a] >= 0:
                 _unlink(before, after, first, last, bucket_of[a], a)
             bucket_of[a] = -1

@@ -355,7 +355,7 @@ def test_on_gpus(name: str, devices: list[str], way: str) -> None:
 )
 def test_large_graphs_on_a_gpu(spec: str) -> None:
     graph = gw.generate(spec)
-    sources = np.random.default_rng(1).integers(0, graph.vertex_count, 700)
+    sources = np.random.default_rng(1).integers(0, graph.vertex_count, 1100)
     check_distances(graph, "cuda:0", sources)
     check_distances(graph, "cuda:0", sources[:100])  # in another way, but for a contracted road
     check_distances(graph, "cuda:0", sources, weighted=False)

@@ -72,7 +72,7 @@ def distances(
     Row i is what :func:`bfs`, or by weights :func:`sssp`, returns for source i. One call takes many sources
     in much less time than a call for each. Numbers of arcs are found for 64 or more sources at once, in the
     bits of words (Then et al., PVLDB 8, 2014); lengths by searches side by side, of which each thread of
-    the CPU, or each block of threads of a GPU, does one. For 512 sources and more, a road network with
+    the CPU, or each block of threads of a GPU, does one. For 1,024 sources and more, a road network with
     integer weights is contracted first on the way to GPUs, once, and then swept over (PHAST, Delling et
     al., IPDPS 2011). Several GPUs share the sources, each with the whole graph.
 

@@ -35,8 +35,8 @@ ABSENT = 2**32 - 1
 FAR = ABSENT - 1
 """Length, or distance, that has no room in 32 bits."""
 
-_MANY_SOURCES = 512
-"""Sources from which contracting a graph pays, which takes about a microsecond for each vertex."""
+_MANY_SOURCES = 1024
+"""Sources from which contracting a graph pays, which takes about two microseconds for each vertex."""
 _MOST_NEIGHBOURS = 64
 """Neighbours of a vertex that is contracted, at most."""
 _FEW_NEIGHBOURS = 8
@@ -49,11 +49,15 @@ _PAIRS_EACH = 64
 _LEAST_GAIN = 8
 """The core must have fewer vertices than the graph, by this factor."""
 _LONGEST_LIST = 1 << 16
-_ROOM = 3
-"""Room for kept arcs and shortcuts, in terms of arcs."""
-_MORE_ROOM = 1 << 16
+_MORE_ROOM = 3
+"""Room for lists, in terms of arcs."""
 _FEWEST_NEIGHBOURS = 2
 """Vertices of up to so many neighbours are contracted in turn, so that paths have few levels."""
+
+# Columns of the table of vertices: the list of each one's neighbours, and its last turn.
+_BEGIN, _ROOM, _COUNT, _TURN = range(4)
+# Columns of lists: neighbours in ascending order, lengths of the arcs to them, and from them.
+_HEAD, _UP, _DOWN = range(3)
 
 
 @dataclass
@@ -121,98 +125,85 @@ def contract(graph: Graph, *, weighted: bool, poll: RunPoll | None = None) -> Co
         lengths = np.minimum(graph.weights.astype(np.uint64), FAR).astype(np.uint32)
     else:
         lengths = np.ones(graph.arc_count, np.uint32)
-    rooms = degree + 2
-    starts = np.concatenate([[0], np.cumsum(rooms)[:-1]])
-    size = _ROOM * int(rooms.sum()) + _MORE_ROOM
-    counts = np.zeros(n, np.int64)
-    heads, up, down = (np.empty(size, np.uint32) for _ in range(3))
+    room = degree + 2
+    vertices = np.zeros((n, 4), np.int64)
+    vertices[:, _ROOM] = room
+    vertices[1:, _BEGIN] = np.cumsum(room)[:-1]
+    size = _MORE_ROOM * int(room.sum()) + (1 << 16)
+    lists = np.empty((size, 3), np.uint32)
     order = np.empty(n, np.int64)
-    lists = (starts, rooms, counts, heads, up, down)
-    links = (np.full(n, -1), *np.empty((2, n), np.int64), *np.full((2, _MOST_NEIGHBOURS + 1), -1))
-    merged = np.empty((3, _LONGEST_LIST), np.uint32)
+    turns = (np.empty((size, 2), np.int64), *np.full((2, _MOST_NEIGHBOURS + 1), -1))
+    merged = np.empty((_LONGEST_LIST, 3), np.uint32)
     contracted = run_team(
-        _contract, graph.offsets, graph.targets, lengths, *lists, order, *links, *merged, threads=1,
-        poll=None if poll is None else lambda: poll(0),
+        _contract, graph.offsets, graph.targets, lengths, vertices, lists, order, *turns, merged,
+        threads=1, poll=None if poll is None else lambda: poll(0),
     )[0]  # fmt: skip
     if (n - contracted) * _LEAST_GAIN > n:
         return None
     order = order[:contracted]
     level = np.zeros(n, np.int32)
-    run_team(_find_levels, order, starts, counts, heads, level, threads=1)
+    run_team(_find_levels, order, vertices, lists, level, threads=1)
     levels = np.concatenate([[0], np.cumsum(np.bincount(level))])
     # The core in the order of vertices, each level in the reverse order of contraction.
     reverse = np.concatenate([np.flatnonzero(level == 0), order[::-1]])
     by_position = reverse[np.argsort(level[reverse], kind="stable")]
     position = np.empty(n, np.int64)
     position[by_position] = np.arange(n)
-    offsets = np.concatenate([[0], np.cumsum(counts[by_position])])
+    offsets = np.concatenate([[0], np.cumsum(vertices[by_position, _COUNT])])
     kept_heads, kept_up, kept_down = np.empty((3, max(1, int(offsets[-1]))), np.uint32)
     kept = (kept_heads, kept_up, kept_down)
-    run_team(_lay_out, by_position, position, offsets, *lists, *kept, threads=1)
+    run_team(_lay_out, by_position, position, offsets, vertices, lists, *kept, threads=1)
     return Contraction(position, levels, offsets, kept_heads, kept_up, kept_down)
 
 
-def _place(heads: Any, up: Any, down: Any, begin: int, counts: Any, v: int, head: int) -> int:
-    """Return the place of a head in the list of a vertex, in ascending order; make it if there is none."""
-    at: int = begin + counts[v]
-    while at > begin and heads[at - 1] >= head:
+def _place(vertices: Any, lists: Any, v: int, head: int) -> int:
+    """Return the place of a head in the list of a vertex; make it if there is none."""
+    begin: int = vertices[v, _BEGIN]
+    end: int = begin + vertices[v, _COUNT]
+    at = end
+    while at > begin and lists[at - 1, _HEAD] >= head:
         at -= 1
-    if at == begin + counts[v] or heads[at] != head:
-        for k in range(begin + counts[v], at, -1):
-            heads[k] = heads[k - 1]
-            up[k] = up[k - 1]
-            down[k] = down[k - 1]
-        counts[v] += 1
-        heads[at] = head
-        up[at] = np.uint32(ABSENT)
-        down[at] = np.uint32(ABSENT)
+    if at == end or lists[at, _HEAD] != head:
+        for k in range(end, at, -1):
+            for column in range(3):
+                lists[k, column] = lists[k - 1, column]
+        vertices[v, _COUNT] += 1
+        lists[at, _HEAD] = head
+        lists[at, _UP] = np.uint32(ABSENT)
+        lists[at, _DOWN] = np.uint32(ABSENT)
     return at
 
 
-def _unlink(before: Any, after: Any, first: Any, last: Any, bucket: int, v: int) -> None:
-    """Take a vertex out of its bucket, a list in both directions; -1 ends it."""
-    if before[v] >= 0:
-        after[before[v]] = after[v]
+def _take_turn(
+    vertices: Any, turns: Any, first: Any, last: Any, turn: int, bucket: int, v: int
+) -> None:
+    """Give a vertex the last turn in a bucket; its turn before, if any, is void."""
+    turns[turn, 0] = v
+    turns[turn, 1] = -1
+    vertices[v, _TURN] = turn
+    if first[bucket] < 0:
+        first[bucket] = turn
     else:
-        first[bucket] = after[v]
-    if after[v] >= 0:
-        before[after[v]] = before[v]
-    else:
-        last[bucket] = before[v]
-
-
-def _append(before: Any, after: Any, first: Any, last: Any, bucket: int, v: int) -> None:
-    """Append a vertex to a bucket."""
-    before[v] = last[bucket]
-    after[v] = -1
-    if last[bucket] >= 0:
-        after[last[bucket]] = v
-    else:
-        first[bucket] = v
-    last[bucket] = v
+        turns[last[bucket], 1] = turn
+    last[bucket] = turn
 
 
 @kernel
 def _contract(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, starts: Any,
-    rooms: Any, counts: Any, heads: Any, up: Any, down: Any, order: Any, bucket_of: Any,
-    before: Any, after: Any, first: Any, last: Any, merged: Any, merged_up: Any, merged_down: Any,
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, vertices: Any,
+    lists: Any, order: Any, turns: Any, first: Any, last: Any, merged: Any,
 ) -> int:  # fmt: skip
     """Contract vertices, fewest neighbours first, and in turn; return their number.
 
-    :param starts: (n) where the list of a vertex begins: neighbours in ascending order, and lengths to and
-        from them
-    :param rooms: (n) places of each list; longer lists move to the end
-    :param counts: (n) neighbours of each vertex; filled in, as are the lists: 0 at first
+    :param vertices: (n, 4) room for the list of each vertex; longer lists move to the end
     :param order: (n) filled with the vertices that are contracted, in order
-    :param bucket_of: (n) -1: no bucket; vertices of equally many neighbours are in a list, the bucket
-    :param before: (n) the vertex before each in its bucket
-    :param after: (n) the vertex after it
-    :param first: first vertex of each bucket, -1 at first
-    :param last: last vertex of each bucket, -1 at first
-    :param merged: room for the heads of a list, and beside it for lengths
+    :param turns: (all, 2) a vertex, and the next turn in the same bucket, of vertices with equally many
+        neighbours, or -1
+    :param first: first turn of each bucket, -1 at first
+    :param last: last turn of each bucket
+    :param merged: room for a list
     """
-    n = len(starts)
+    n = len(vertices)
     most = len(first) - 1
     absent = np.uint32(ABSENT)
     for v in range(n):
@@ -220,119 +211,128 @@ def _contract(
             u = targets[arc]
             if u == v:
                 continue
-            at = _place(heads, up, down, starts[v], counts, v, u)
-            up[at] = min(up[at], lengths[arc])
-            at = _place(heads, up, down, starts[u], counts, u, v)
-            down[at] = min(down[at], lengths[arc])
+            at = _place(vertices, lists, v, u)
+            lists[at, _UP] = min(lists[at, _UP], lengths[arc])
+            at = _place(vertices, lists, u, v)
+            lists[at, _DOWN] = min(lists[at, _DOWN], lengths[arc])
+    fewest = min(most, _FEWEST_NEIGHBOURS)
+    turn = 0
     for v in range(n):
-        if counts[v] <= most:
-            bucket_of[v] = max(counts[v], min(most, _FEWEST_NEIGHBOURS))
-            _append(before, after, first, last, bucket_of[v], v)
-    end = starts[n - 1] + rooms[n - 1]
+        vertices[v, _TURN] = -1
+        if vertices[v, _COUNT] <= most:
+            _take_turn(vertices, turns, first, last, turn, max(vertices[v, _COUNT], fewest), v)
+            turn += 1
+    end = vertices[n - 1, _BEGIN] + vertices[n - 1, _ROOM]
     contracted = 0
     pairs = 0
     bucket = 0
     while bucket <= most and load_acquire(control, ABORT) == 0:
-        v = first[bucket]
-        if v < 0:
+        now = first[bucket]
+        if now < 0:
             if bucket == _FEW_NEIGHBOURS and (n - contracted) * _MOST_LEFT > n:
                 break
             bucket += 1
             continue
-        own, count = starts[v], counts[v]
+        v = turns[now, 0]
+        if vertices[v, _TURN] != now:
+            first[bucket] = turns[now, 1]
+            continue
+        own, count = vertices[v, _BEGIN], vertices[v, _COUNT]
         pairs += count * (count - 1)
         needed = 0
         longest = 0
         for i in range(own, own + count):
-            needed += 2 * (counts[heads[i]] + count)
-            longest = max(longest, counts[heads[i]] + count)
+            together = vertices[lists[i, _HEAD], _COUNT] + count
+            needed += 2 * together
+            longest = max(longest, together)
         # What does not fit, or costs too much, is left in the core.
         if (
             pairs > _PAIRS_EACH * (contracted + 1024)
-            or end + needed > len(heads)
+            or end + needed > len(lists)
+            or turn + count > len(turns)
             or longest > len(merged)
         ):
             break
-        _unlink(before, after, first, last, bucket, v)
-        bucket_of[v] = -1
+        first[bucket] = turns[now, 1]
+        vertices[v, _TURN] = -1
         order[contracted] = v
         contracted += 1
         for i in range(own, own + count):
-            a = heads[i]
+            a = lists[i, _HEAD]
             # Merge the list of the neighbour, without v, and that of v, without the neighbour.
-            x, y, size_of_a = starts[a], own, 0
-            end_x, end_y = x + counts[a], own + count
+            to_a, from_a = lists[i, _UP], lists[i, _DOWN]
+            x, y, merged_count = vertices[a, _BEGIN], own, 0
+            end_x, end_y = x + vertices[a, _COUNT], own + count
             while x < end_x or y < end_y:
-                if x < end_x and heads[x] == v:
+                if x < end_x and lists[x, _HEAD] == v:
                     x += 1
                     continue
-                if y < end_y and heads[y] == a:
+                if y < end_y and lists[y, _HEAD] == a:
                     y += 1
                     continue
-                takes_x = x < end_x and (y == end_y or heads[x] <= heads[y])
-                takes_y = y < end_y and (x == end_x or heads[y] <= heads[x])
-                merged[size_of_a] = heads[x] if takes_x else heads[y]
-                merged_up[size_of_a] = up[x] if takes_x else absent
-                merged_down[size_of_a] = down[x] if takes_x else absent
-                if takes_y and down[i] != absent and up[y] != absent:
-                    length: Any = min(np.int64(down[i]) + np.int64(up[y]), FAR)
-                    merged_up[size_of_a] = min(merged_up[size_of_a], np.uint32(length))
-                if takes_y and down[y] != absent and up[i] != absent:
-                    length = min(np.int64(down[y]) + np.int64(up[i]), FAR)
-                    merged_down[size_of_a] = min(merged_down[size_of_a], np.uint32(length))
+                takes_x = x < end_x and (y == end_y or lists[x, _HEAD] <= lists[y, _HEAD])
+                takes_y = y < end_y and (x == end_x or lists[y, _HEAD] <= lists[x, _HEAD])
+                head = lists[x, _HEAD] if takes_x else lists[y, _HEAD]
+                up = lists[x, _UP] if takes_x else absent
+                down = lists[x, _DOWN] if takes_x else absent
+                if takes_y and from_a != absent and lists[y, _UP] != absent:
+                    length: Any = min(np.int64(from_a) + np.int64(lists[y, _UP]), FAR)
+                    up = min(up, np.uint32(length))
+                if takes_y and to_a != absent and lists[y, _DOWN] != absent:
+                    length = min(np.int64(lists[y, _DOWN]) + np.int64(to_a), FAR)
+                    down = min(down, np.uint32(length))
+                merged[merged_count, _HEAD] = head
+                merged[merged_count, _UP] = up
+                merged[merged_count, _DOWN] = down
                 x += takes_x
                 y += takes_y
-                size_of_a += 1
-            if size_of_a > rooms[a]:
-                starts[a] = end
-                rooms[a] = 2 * size_of_a
-                end += rooms[a]
-            begin = starts[a]
-            counts[a] = size_of_a
-            for k in range(size_of_a):
-                heads[begin + k] = merged[k]
-                up[begin + k] = merged_up[k]
-                down[begin + k] = merged_down[k]
-            if bucket_of[a] >= 0:
-                _unlink(before, after, first, last, bucket_of[a], a)
-            bucket_of[a] = -1
-            if counts[a] <= most:
-                bucket_of[a] = max(counts[a], min(most, _FEWEST_NEIGHBOURS))
-                _append(before, after, first, last, bucket_of[a], a)
-                bucket = min(bucket, bucket_of[a])
+                merged_count += 1
+            if merged_count > vertices[a, _ROOM]:
+                vertices[a, _BEGIN] = end
+                vertices[a, _ROOM] = 2 * merged_count
+                end += vertices[a, _ROOM]
+            vertices[a, _COUNT] = merged_count
+            vertices[a, _TURN] = -1
+            begin = vertices[a, _BEGIN]
+            for k in range(merged_count):
+                for column in range(3):
+                    lists[begin + k, column] = merged[k, column]
+            if merged_count <= most:
+                _take_turn(vertices, turns, first, last, turn, max(merged_count, fewest), a)
+                turn += 1
+                bucket = min(bucket, max(merged_count, fewest))
     return contracted
 
 
 @kernel
 def _find_levels(
-    rank: int, size: int, control: Any, order: Any, starts: Any, counts: Any, heads: Any, level: Any,
-) -> None:  # fmt: skip
+    rank: int, size: int, control: Any, order: Any, vertices: Any, lists: Any, level: Any
+) -> None:
     """Fill in the levels of contracted vertices: one more than the greatest of those that they kept."""
     for i in range(len(order) - 1, -1, -1):
         v = order[i]
         greatest = 0
-        for at in range(starts[v], starts[v] + counts[v]):
-            greatest = max(greatest, level[heads[at]])
+        for at in range(vertices[v, _BEGIN], vertices[v, _BEGIN] + vertices[v, _COUNT]):
+            greatest = max(greatest, level[lists[at, _HEAD]])
         level[v] = greatest + 1
 
 
 @kernel
 def _lay_out(
-    rank: int, size: int, control: Any, by_position: Any, position: Any, offsets: Any, starts: Any,
-    rooms: Any, counts: Any, heads: Any, up: Any, down: Any, kept_heads: Any, kept_up: Any,
-    kept_down: Any,
+    rank: int, size: int, control: Any, by_position: Any, position: Any, offsets: Any, vertices: Any,
+    lists: Any, heads: Any, up: Any, down: Any,
 ) -> None:  # fmt: skip
     """Copy lists into rows by position, the heads of each in ascending order."""
     for p in range(len(by_position)):
-        begin = starts[by_position[p]]
-        for i in range(counts[by_position[p]]):
-            head = position[heads[begin + i]]
+        begin = vertices[by_position[p], _BEGIN]
+        for i in range(vertices[by_position[p], _COUNT]):
+            head = position[lists[begin + i, _HEAD]]
             at = offsets[p] + i
-            while at > offsets[p] and kept_heads[at - 1] > head:
-                kept_heads[at] = kept_heads[at - 1]
-                kept_up[at] = kept_up[at - 1]
-                kept_down[at] = kept_down[at - 1]
+            while at > offsets[p] and heads[at - 1] > head:
+                heads[at] = heads[at - 1]
+                up[at] = up[at - 1]
+                down[at] = down[at - 1]
                 at -= 1
-            kept_heads[at] = head
-            kept_up[at] = up[begin + i]
-            kept_down[at] = down[begin + i]
+            heads[at] = head
+            up[at] = lists[begin + i, _UP]
+            down[at] = lists[begin + i, _DOWN]

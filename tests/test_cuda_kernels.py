@@ -267,7 +267,8 @@ def test_distances_compile(
 ) -> None:
     hops = distances_steps.hops_source(ids, lanes, by_vertex=by_vertex)
     lengths = distances_steps.lengths_source(ids, None if weights is None else np.dtype(weights))
-    for text in (hops, lengths):
+    sweeps = distances_steps.sweeps_source(ids, weighted=weights is not None)
+    for text in (hops, lengths, sweeps):
         assert b".text.work\0" in cubin(text, (), architecture)
 
 

@@ -136,7 +136,8 @@ def test_emulated_gpus(gpus: Machine, devices: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cuda, "_LEAST_SHARE_ARCS", 1)
     gpus.seed = 5
     generator = np.random.default_rng(1)
-    for graph in (gw.generators.rmat(8, 8, seed=1), gw.generators.star(300)):
+    dense = gw.generators.watts_strogatz(150, neighbours=80, seed=1)  # long rows, which are merged
+    for graph in (gw.generators.rmat(8, 8, seed=1), gw.generators.star(300), dense):
         # Without hubs; with hubs, in one range of vertices and in several.
         for piece, degree, nbytes in ((1 << 20, 512, 1 << 18), (90, 9, 1 << 18), (1 << 20, 3, 8)):
             monkeypatch.setattr(cuda, "PIECE_PAIRS", piece)

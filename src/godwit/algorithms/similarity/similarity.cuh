@@ -3,8 +3,9 @@
 // The shorter row of a pair is visited, and each neighbour is looked up in the longer one. Pairs whose longer row
 // is long, a *hub*'s, are grouped by it (a counting sort). A block takes a unit of such pairs, one a thread, sets a bit in shared
 // memory for each neighbour of the hub, and its warps look neighbours up there. Where the bits of all vertices do
-// not fit, ranges of vertices take turns, and each look-up is in one of them. The rows of other pairs are searched
-// in memory: batches of pairs go to warps as these come. The order of pairs in a group varies, results do not.
+// not fit, ranges of vertices take turns, and each look-up is in one of them. Batches of other pairs go to warps as
+// these come: two long rows are merged, a short one is searched for in the longer. The order of pairs in a group
+// varies, results do not.
 //
 // Invariant: between two units no bit is set.
 #pragma once
@@ -16,6 +17,9 @@
 constexpr u32 NO_HUB = 0xffffffffu;
 constexpr u32 FRONTS_A_CLAIM = 1;  // of a unit
 constexpr u32 BATCHES_A_WARP = 4;  // of other pairs, if these are few
+// Rows are merged if the shorter has LONG_FRONT arcs, and the longer at most so many times as many: merging reads
+// (shorter + longer) / 8 sectors of memory, searching about shorter * log2(longer / 8).
+constexpr i64 MERGED_RATIO = 16;
 
 enum SimilarityPhase : u32 { CLEAR, COUNT, PLACE, GROUP, TAKE_UNITS, TAKE_OTHERS };
 
@@ -65,6 +69,10 @@ struct Row {
     i64 end = 0;
 
     __device__ __forceinline__ i64 length() const { return end - begin; }
+
+    __device__ __forceinline__ Row of_lane(u32 lane) const {
+        return Row{__shfl_sync(FULL_WARP, begin, lane), __shfl_sync(FULL_WARP, end, lane)};
+    }
 };
 
 // A pair of vertices with its rows.
@@ -103,6 +111,53 @@ __device__ __forceinline__ Sum thread_term(const Arguments &given, Id vertex) {
         return 1;
     else
         return given.terms[vertex];
+}
+
+// The targets of a row in turn, one for each lane; the next ones are fetched meanwhile. Behind the row is BEHIND,
+// which is no vertex.
+struct Targets {
+    static constexpr Id BEHIND = static_cast<Id>((1ull << (8 * sizeof(Id) - 1)) - 1);
+    const Id *all;
+    Row rest;
+    Id now;
+    Id next;
+
+    __device__ __forceinline__ Targets(const Id *all, Row row) : all(all), rest(row) {
+        now = fetch(0);
+        next = fetch(WARP);
+    }
+
+    __device__ __forceinline__ Id fetch(i64 behind) const {
+        const i64 arc = rest.begin + behind + lane_id();
+        return arc < rest.end ? all[arc] : BEHIND;
+    }
+
+    __device__ __forceinline__ Id last() const { return __shfl_sync(FULL_WARP, now, WARP - 1); }
+
+    __device__ __forceinline__ void advance() {
+        rest.begin += WARP;
+        now = next;
+        next = fetch(WARP);
+    }
+};
+
+// Sum the terms of the common targets of two rows, which the warp reads in order; return the sum to all lanes.
+template <class Sum>
+__device__ __forceinline__ Sum warp_merge(const Arguments &given, Row shorter, Row longer) {
+    Targets mine(given.targets, shorter), others(given.targets, longer);
+    Sum sum = 0;
+    while (mine.rest.begin < shorter.end && others.rest.begin < longer.end) {
+        u32 place = 0;  // among the lanes of `mine`, whose targets ascend
+        for (u32 step = WARP / 2; step > 0; step /= 2)
+            if (__shfl_sync(FULL_WARP, mine.now, place + step - 1) < others.now) place += step;
+        const bool is_common =
+            __shfl_sync(FULL_WARP, mine.now, place) == others.now && others.now != Targets::BEHIND;
+        if (is_common) sum += thread_term<Sum>(given, others.now);
+        const Id mine_last = mine.last(), others_last = others.last();
+        if (mine_last <= others_last) mine.advance();
+        if (others_last <= mine_last) others.advance();
+    }
+    return lanes_sum(sum);
 }
 
 // Groups
@@ -217,7 +272,7 @@ __device__ __forceinline__ void block_take_unit(const Arguments &given,
     for (i64 from = 0; from < given.vertices; from += bits) {
         Row range = hub, front = rest;
         if (from + bits < given.vertices) {
-            range.end = thread_lower_bound(given, hub.begin, hub.end, from + bits);
+            range.end = warp_lower_bound(given.targets, hub.begin, hub.end, from + bits);
             front.end = thread_lower_bound(given, rest.begin, rest.end, from + bits);
         }
         memory.begins[own] = front.begin;
@@ -254,17 +309,12 @@ __device__ __forceinline__ void team_take_units(const Arguments &given,
         __syncthreads();
         if (block.own >= last) break;
         const u32 unit = static_cast<u32>(block.own);
-        u32 low = 0, high = given.hub_count;  // the last hub whose first unit is not behind
-        while (low + 1 < high) {
-            const u32 middle = (low + high) / 2;
-            if (given.group_units[middle] <= unit)
-                low = middle;
-            else
-                high = middle;
-        }
-        const u32 first = given.group_begins[low] + (unit - given.group_units[low]) * blockDim.x;
-        const u32 end = min(first + blockDim.x, given.group_begins[low + 1]);
-        const i64 vertex = given.hubs[low];
+        // The last hub whose first unit is not behind.
+        const i64 group = warp_lower_bound(given.group_units, 0, given.hub_count, unit + 1) - 1;
+        const u32 first =
+            given.group_begins[group] + (unit - given.group_units[group]) * blockDim.x;
+        const u32 end = min(first + blockDim.x, given.group_begins[group + 1]);
+        const i64 vertex = given.hubs[group];
         const Row hub{given.offsets[vertex], given.offsets[vertex + 1]};
         block_take_unit(given, memory, hub, first, end);
         if (threadIdx.x == 0) done += end - first;
@@ -297,12 +347,18 @@ __device__ __forceinline__ void warp_take_others(const Arguments &given, Sum *su
         const bool has_pair = lane_id() < each && at < given.pair_count;
         Pair pair;
         if (has_pair) pair = Pair(given, given.order[at]);
-        const Sum common = warp_sum_fronts(
-            pair.shorter.begin, static_cast<u32>(pair.shorter.length()), sums,
-            [&](u32 whose) {
-                return Row{__shfl_sync(FULL_WARP, pair.longer.begin, whose),
-                           __shfl_sync(FULL_WARP, pair.longer.end, whose)};
-            },
+        const i64 length = pair.shorter.length();
+        const bool merges = length >= LONG_FRONT && pair.longer.length() <= MERGED_RATIO * length;
+        Sum common = 0;
+        for (u32 waiting = __ballot_sync(FULL_WARP, merges); waiting; waiting &= waiting - 1) {
+            const u32 whose = __ffs(static_cast<int>(waiting)) - 1;
+            const Sum sum =
+                warp_merge<Sum>(given, pair.shorter.of_lane(whose), pair.longer.of_lane(whose));
+            if (lane_id() == whose) common = sum;
+        }
+        common += warp_sum_fronts(
+            pair.shorter.begin, merges ? 0u : static_cast<u32>(length), sums,
+            [&](u32 whose) { return pair.longer.of_lane(whose); },
             [&](i64 arc) { return given.targets[arc]; },
             [&](Id vertex, Row row) -> Sum {
                 const i64 found = thread_lower_bound(given, row.begin, row.end, vertex);

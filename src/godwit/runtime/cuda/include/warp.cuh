@@ -66,6 +66,22 @@ __device__ __forceinline__ u32 warp_lane_of(u32 end, u32 number) {
     return whose;
 }
 
+// Return the first place in [low, high) of ascending values that is not below a value, or `high`. Each step compares
+// 32 places. All lanes come, with the same range and value.
+template <class Value>
+__device__ __forceinline__ i64 warp_lower_bound(const Value *values, i64 low, i64 high,
+                                                i64 wanted) {
+    while (low < high) {
+        const i64 width = (high - low + WARP - 1) / WARP, place = low + width * lane_id();
+        const bool is_below = place < high && values[place] < wanted;
+        const u32 below = __popc(__ballot_sync(FULL_WARP, is_below));
+        if (below == 0) break;
+        high = min(low + width * below, high);
+        low += width * (below - 1) + 1;
+    }
+    return low;
+}
+
 // Return the index of the row that has a chunk: the last of `count` rows whose first chunk is not past it. Rows
 // lie in the order of their chunks.
 template <class Row>

@@ -181,11 +181,11 @@ def run_searches(devices: list[str]) -> None:
 
 def run_distances(devices: list[str]) -> None:
     """Distances from many sources: in bits, over a contracted graph, side by side; matrices and sums."""
-    from godwit.algorithms.distances import contraction, cpu
+    from godwit.algorithms.distances import contraction, cpu, cuda
 
     wide = gw.generators.rmat(10, 8, weights=(1, 9), seed=1)
     road = gw.generators.road(12, 17, weights=(1, 9), seed=4)
-    deep, many, gain = cpu.is_deep, contraction._MANY_SOURCES, contraction._LEAST_GAIN
+    deep, many, gain = cpu.is_deep, cuda._MANY_SOURCES, contraction._LEAST_GAIN
     cases = [
         ("wide", wide.without_weights(), "in bits"),
         ("hub", gw.generators.star(4500), "in bits"),
@@ -195,7 +195,7 @@ def run_distances(devices: list[str]) -> None:
     ]
     for name, graph, way in cases:
         cpu.is_deep = lambda graph, way=way: way != "in bits"  # type: ignore[misc]
-        contraction._MANY_SOURCES = 0 if way == "contracted" else 1 << 40
+        cuda._MANY_SOURCES = 0 if way == "contracted" else 1 << 40
         contraction._LEAST_GAIN = 0
         n = graph.vertex_count
         few = np.arange(0, n, 1 + n // 70)
@@ -206,7 +206,7 @@ def run_distances(devices: list[str]) -> None:
         centrality = gw.harmonic_centrality(graph, few, devices="cpu").centrality
         sums = gw.harmonic_centrality(graph, few, devices=devices)
         check(f"sums {name}, {way}", sums.centrality, centrality, 1e-9)
-    cpu.is_deep, contraction._MANY_SOURCES, contraction._LEAST_GAIN = deep, many, gain
+    cpu.is_deep, cuda._MANY_SOURCES, contraction._LEAST_GAIN = deep, many, gain
 
 
 def run_unions(devices: list[str]) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit import config
 from godwit.algorithms.distances.query import DistanceQuery
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
@@ -35,8 +36,6 @@ ABSENT = 2**32 - 1
 FAR = ABSENT - 1
 """Length, or distance, that has no room in 32 bits."""
 
-_MANY_SOURCES = 1024
-"""Sources from which contracting a graph pays, which takes about two microseconds for each vertex."""
 _MOST_NEIGHBOURS = 64
 """Neighbours of a vertex that is contracted, at most."""
 _FEW_NEIGHBOURS = 8
@@ -87,11 +86,15 @@ class Contraction:
         return int(self.levels[1])
 
 
-def contraction_of(query: DistanceQuery, poll: RunPoll | None = None) -> Contraction | None:
+def contraction_of(
+    query: DistanceQuery, many_sources: int, poll: RunPoll | None = None
+) -> Contraction | None:
     """Return the contraction of a query's graph, or None if other ways to search are better.
 
-    A graph is contracted when a query has many sources, and then serves for few, too.
+    A graph is contracted when a query has many sources, and then serves for few, too. Contracting takes
+    about two microseconds for each vertex.
 
+    :param many_sources: sources from which that pays
     :param poll: called now and then; an exception ends the contraction
     """
     weights = query.graph.weights
@@ -101,7 +104,7 @@ def contraction_of(query: DistanceQuery, poll: RunPoll | None = None) -> Contrac
         return None
     graph = query.rows
     key = ("contraction", query.weighted)
-    if key not in graph._cache and len(query.sources) < _MANY_SOURCES:
+    if key not in graph._cache and len(query.sources) < many_sources:
         return None
     found: Contraction | None = graph.cached(
         key, lambda: contract(graph, weighted=query.weighted, poll=poll)
@@ -110,7 +113,7 @@ def contraction_of(query: DistanceQuery, poll: RunPoll | None = None) -> Contrac
 
 
 def contract(graph: Graph, *, weighted: bool, poll: RunPoll | None = None) -> Contraction | None:
-    """Contract a graph; return None if too many vertices are left.
+    """Contract a graph; return None if too many vertices are left, or memory is short.
 
     :param weighted: lengths of arcs are weights, integers that are not negative; False: all are 1
     :param poll: as of :func:`contraction_of`
@@ -130,6 +133,8 @@ def contract(graph: Graph, *, weighted: bool, poll: RunPoll | None = None) -> Co
     vertices[:, _ROOM] = room
     vertices[1:, _BEGIN] = np.cumsum(room)[:-1]
     size = _MORE_ROOM * int(room.sum()) + (1 << 16)
+    if config.missing_memory_bytes(28 * size + 64 * n) is not None:
+        return None
     lists = np.empty((size, 3), np.uint32)
     order = np.empty(n, np.int64)
     turns = (np.empty((size, 2), np.int64), *np.full((2, _MOST_NEIGHBOURS + 1), -1))

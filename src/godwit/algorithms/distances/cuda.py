@@ -63,6 +63,8 @@ PLANES = 8
 SEARCH_THREADS = 256
 """Threads of a block that searches from a source of its own."""
 
+_MANY_SOURCES = 1024
+"""Sources from which contracting a graph pays."""
 _LEAST_SHARE = 64
 """Sources that pay for copying the whole graph to another GPU."""
 _LEAST_FILLED = 2
@@ -380,7 +382,7 @@ class GpuSearches:
             )
 
         begin = perf_counter()
-        contraction = None if in_bits(query) else contraction_of(query, self._poll)
+        contraction = None if in_bits(query) else contraction_of(query, _MANY_SOURCES, self._poll)
         if contraction is not None:
             self._seconds["contract"] = self._seconds.get("contract", 0.0) + perf_counter() - begin
 

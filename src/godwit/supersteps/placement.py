@@ -25,7 +25,7 @@ from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
-from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.arrays import ArraysByName, DeviceArray, StepPart
 from godwit.supersteps.halos import HaloBuilder, Halos, make_subscriber_masks
 from godwit.supersteps.rows import (
     Direction,
@@ -105,6 +105,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._hub_rows: list[HubRows] | None = None
         self._first_neighbours = DeviceArray(self)
         self._kept: dict[Any, Any] = {}
+        self._arrays: dict[str, ArraysByName] = {}
         begin = perf_counter()
         if numbering is None:
             numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
@@ -155,6 +156,10 @@ class StepPlacement(GpuEndpoints[StepPart]):
             self._kept[kind] = kind(self)
         made: Kept = self._kept[kind]
         return made
+
+    def arrays(self, owner: str) -> ArraysByName:
+        """Return the arrays of an algorithm, which are kept between queries."""
+        return self._arrays.setdefault(owner, ArraysByName(self))
 
     def reserve(self, *needs: tuple[DeviceArray, Sequence[int]]) -> None:
         """Allocate arrays, or enlarge them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +22,7 @@ from godwit.placement import (
     place_for_one_query,
 )
 from godwit.public import public
+from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
@@ -200,6 +201,49 @@ def on_gpus_or_cores(
                 yield graph, chosen[0], placed
             return
     yield (*on_cores(graph, devices, what), None)
+
+
+@dataclass
+class DeviceQuery:
+    """A query on one device of the CPU, or on GPUs.
+
+    :param graph: the graph
+    :param device: the CPU's device, or the first GPU
+    :param placed: the graph on its GPUs; None: the CPU computes
+    :param statistics: of the query; whoever runs it elsewhere puts others in their place
+    """
+
+    graph: Graph
+    device: Device
+    placed: PlacedGraph | None
+    statistics: RunStatistics
+
+
+@contextmanager
+def device_query(
+    graph: GraphArgument,
+    devices: DevicesArgument,
+    name: str,
+    solver: str,
+    options: SolverOptions,
+    *,
+    what: str | None = None,
+    takes: Sequence[str] = OF_STEPS,
+) -> Iterator[DeviceQuery]:
+    """Yield a query with checked options and new statistics, to which the time of a placement is added.
+
+    :param name: name of the function in error messages
+    :param solver: of the statistics
+    :param what: the algorithm in messages about options; None: the name
+    :param takes: of the options that not all algorithms take, those that this one does
+    """
+    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
+        used = (device,) if placed is None else placed.context.devices
+        check_options(used, options.gpu, what or name, takes)
+        statistics = RunStatistics(tuple(one.name for one in used), solver)
+        query = DeviceQuery(plain, device, placed, statistics)
+        yield query
+        add_placement(query.statistics, placed, graph)
 
 
 def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:

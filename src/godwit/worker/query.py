@@ -98,7 +98,7 @@ def devices_for_one_query(
     graph: GraphArgument,
     devices: DevicesArgument,
     options: SolverOptions,
-    core_ns: float,
+    core_ns: float | SearchTime,
     *,
     scales: bool = True,
 ) -> DevicesArgument:
@@ -106,11 +106,14 @@ def devices_for_one_query(
 
     A graph that is placed, or options that ask for a GPU, leave the argument as it is.
 
-    :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph
+    :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph, or for each
+        vertex and each arc
     :param scales: further cores share this time; otherwise it is that of all cores
     """
     if devices is not None or not isinstance(graph, Graph) or options.asks_for_gpu:
         return devices
+    if isinstance(core_ns, SearchTime):
+        core_ns = 1e9 * core_ns.seconds(graph) / max(1, graph.arc_count)
     cores = config.thread_count() if scales else 1
     return "cpu" if cores_are_sooner(graph, core_ns / cores) else None
 

@@ -87,8 +87,7 @@ def truss_number(
         if edge_count == 0:
             truss: Any = np.empty(0, np.int32)
         elif placed is not None:
-            of_simple = placed if simple is placed.graph else placed.reweighted(simple)
-            truss = _on_gpu(of_simple, statistics, options)
+            truss = _on_gpu(placed.reweighted(simple), statistics, options)
         else:
             with statistics.phase("rows"):
                 rows = degree_rows(simple)

@@ -102,13 +102,13 @@ def devices_for_one_query(
     *,
     scales: bool = True,
 ) -> DevicesArgument:
-    """Return the devices of an argument; for None all cores, if they are done before a GPU begins.
+    """Return the devices of an argument; for None all cores, if they are done before a GPU could begin.
 
     A graph that is placed, or options that ask for a GPU, leave the argument as it is.
 
     :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph, or for each
         vertex and each arc
-    :param scales: further cores share this time; otherwise it is that of all cores
+    :param scales: True if the cores of the CPU share this work, False if one core alone is as fast as all
     """
     if devices is not None or not isinstance(graph, Graph) or options.asks_for_gpu:
         return devices
@@ -135,7 +135,7 @@ def placed_for_query(
 
 @dataclass(frozen=True)
 class SearchTime:
-    """What all cores take for a search of a narrow graph, of which they visit all vertices and arcs.
+    """The time of a search on the CPU, which visits all vertices and arcs of a graph.
 
     :param vertex_ns: nanoseconds for each vertex
     :param arc_ns: nanoseconds for each arc

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from godwit.dtypes import Array
+from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
@@ -20,6 +22,7 @@ Plan = TypeVar("Plan", bound=StepPlan[Any])
 Found = TypeVar("Found")
 
 
+@dataclass(eq=False)
 class SharedQuery(ABC, Generic[Found]):
     """One query, on a placement with one device or on copies.
 
@@ -27,24 +30,27 @@ class SharedQuery(ABC, Generic[Found]):
     :ivar seconds: of the run, by phase
     """
 
-    def __init__(self, gpu: GpuOptions, poll: RunPoll | None, statistics: RunStatistics) -> None:
-        self.gpu = gpu
-        self.poll = poll
-        self.statistics = statistics
-        self.seconds: dict[str, float] = {}
+    gpu: GpuOptions
+    poll: RunPoll | None
+    statistics: RunStatistics
+    seconds: dict[str, float] = field(init=False, default_factory=dict)
+
+    @abstractmethod
+    def shares(self, graph: Graph) -> int:
+        """Return into how many shares, each large enough for a GPU, the work can be divided."""
 
     @abstractmethod
     def run_on(self, target: Placed) -> Found:
         """Return the result, found by all devices of a placement or of copies."""
 
-    def run(self, placed: PlacedGraph, shares: int) -> Found:
+    def run(self, placed: PlacedGraph) -> Found:
         """Return the result.
 
-        :param shares: of the work that are large enough for a GPU each
         :raises GraphTooLargeError: need against free
         """
+        placement, shares = place_positions(placed), self.shares(placed.graph)
         with self.statistics.phase("run"):
-            found = place_positions(placed).run_on_shares(shares, self.run_on)
+            found = placement.run_on_shares(shares, self.run_on)
         self.statistics.split_run(self.seconds)
         return found
 

@@ -252,13 +252,11 @@ def _scores(
                     )
                 statistics.processed_items[0] = len(positions)
             else:
-                from godwit.algorithms.similarity.cuda import score_pairs_on_gpus
+                from godwit.algorithms.similarity.cuda import PairsQuery
 
-                of_simple = placed.reweighted(simple)
-                scores = score_pairs_on_gpus(
-                    of_simple, positions, terms, kind.measure, options.gpu, options.location, poll,
-                    statistics,
-                )  # fmt: skip
+                scores = PairsQuery(
+                    options.gpu, poll, statistics, positions, terms, kind.measure, options.location
+                ).run(placed.reweighted(simple))
         return SimilarityResult(plain, kind.name, positions, scores, statistics, options.location)
 
 
@@ -283,12 +281,11 @@ def _all_pairs(
                 )
             statistics.processed_items[0] = len(scores)
         else:
-            from godwit.algorithms.similarity.cuda import score_neighbours_on_gpus
+            from godwit.algorithms.similarity.cuda import NeighboursQuery
 
-            of_simple = placed.reweighted(simple)
-            positions, scores = score_neighbours_on_gpus(
-                of_simple, bound, terms, kind.measure, options.gpu, poll, statistics
-            )
+            positions, scores = NeighboursQuery(
+                options.gpu, poll, statistics, bound, terms, kind.measure
+            ).run(placed.reweighted(simple))
     return SimilarityResult(plain, kind.name, positions, scores, statistics, options.location)
 
 

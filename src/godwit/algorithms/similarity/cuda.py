@@ -7,6 +7,7 @@ whose pairs with common neighbours are found. These are sorted on the host.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -16,14 +17,11 @@ from godwit.algorithms.similarity.query import Measure
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
-from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.copies import download, upload
 from godwit.runtime.cuda.memory import new_host_array
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.polling import RunPoll
-from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.run import STAGE, StepPlan, step_source
@@ -146,92 +144,55 @@ class _SimilarityArrays:
         self.found = DeviceArray(placement)
 
 
-def score_pairs_on_gpus(
-    placed: PlacedGraph,
-    pairs: Any,
-    terms: Array,
-    measure: Measure,
-    gpu: GpuOptions,
-    location: ResultLocation,
-    poll: RunPoll | None,
-    statistics: RunStatistics,
-) -> Any:
-    """Return the score of each pair, float64 (k), and fill in statistics.
+@dataclass(eq=False)
+class PairsQuery(SharedQuery[Any]):
+    """Scores of given pairs of a simple undirected graph with sorted rows: float64 (k).
 
-    :param placed: a simple undirected graph, rows sorted
     :param pairs: (k, 2) positions, NumPy's array or CuPy's, contiguous
     :param terms: (n) terms of vertices, or empty
-    :raises GraphTooLargeError: need against free
+    :param location: of the scores
     """
-    query = _Query(pairs, terms, measure, gpu, location, poll, statistics)
-    return query.run(placed, len(pairs) // _LEAST_SHARE_PAIRS)
 
+    pairs: Any
+    terms: Array
+    measure: Measure
+    location: ResultLocation
 
-def score_neighbours_on_gpus(
-    placed: PlacedGraph,
-    above: float,
-    terms: Array,
-    measure: Measure,
-    gpu: GpuOptions,
-    poll: RunPoll | None,
-    statistics: RunStatistics,
-) -> tuple[Array, Array]:
-    """Return all pairs with common neighbours whose score is above a bound, and their scores.
-
-    Parameters and errors as of :func:`score_pairs_on_gpus`; results as of ``cpu.score_neighbours``.
-    """
-    query = _NeighboursQuery(above, terms, measure, gpu, poll, statistics)
-    return query.run(placed, placed.graph.arc_count // _LEAST_SHARE_ARCS)
-
-
-class _Query(SharedQuery[Any]):
-    def __init__(
-        self,
-        pairs: Any,
-        terms: Array,
-        measure: Measure,
-        gpu: GpuOptions,
-        location: ResultLocation,
-        poll: RunPoll | None,
-        statistics: RunStatistics,
-    ) -> None:
-        super().__init__(gpu, poll, statistics)
-        self._pairs = pairs
-        self._terms = terms
-        self._measure = measure
-        self._location = location
+    def shares(self, graph: Graph) -> int:
+        """Return the number of shares."""
+        return len(self.pairs) // _LEAST_SHARE_PAIRS
 
     def run_on(self, target: Placed) -> Any:
         """Return the scores of all pairs, found for as many at a time as devices have room for."""
         devices, shares = self.devices(target), len(target.parts)
         scores: Any
-        if self._location.gpu is None:
-            scores, _ = new_host_array(len(self._pairs), np.float64, target.indexes)
+        if self.location.gpu is None:
+            scores, _ = new_host_array(len(self.pairs), np.float64, target.indexes)
         else:
-            scores = self._location.empty(len(self._pairs), np.float64)
-        piece = min(PIECE_PAIRS, -(-len(self._pairs) // shares))
+            scores = self.location.empty(len(self.pairs), np.float64)
+        piece = min(PIECE_PAIRS, -(-len(self.pairs) // shares))
         with target.held():
             for owner in target.placements:
                 self._make_room(owner, piece)
             plan = self.plan(target, "similarity", lambda: _SimilarityPlan(target, self.gpu))
             self._upload_terms(plan)
-            for begin in range(0, len(self._pairs), shares * piece):
+            for begin in range(0, len(self.pairs), shares * piece):
                 ranges = [
                     slice(begin + number * piece, begin + (number + 1) * piece)
                     for number in range(shares)
                 ]
-                plan.ask([self._pairs[each] for each in ranges])
+                plan.ask([self.pairs[each] for each in ranges])
                 self.drive(plan, target)
                 for number, each in enumerate(ranges):
                     self._take(target.parts[number], plan.arrays[number].scores, scores[each])
-                    self.statistics.processed_items[devices[number]] += len(self._pairs[each])
+                    self.statistics.processed_items[devices[number]] += len(self.pairs[each])
                 if self.poll is not None:
-                    self.poll.before += sum(len(self._pairs[each]) for each in ranges)
+                    self.poll.before += sum(len(self.pairs[each]) for each in ranges)
         return scores
 
     def _take(self, part: StepPart, scores: DeviceArray, into: Any) -> None:
         """Copy the scores of some pairs from a device to where they are wanted."""
-        pointer, gpu = scores[part].pointer, self._location.gpu
+        pointer, gpu = scores[part].pointer, self.location.gpu
         if gpu is None:
             download(part.index, pointer, into)
         elif len(into):
@@ -246,7 +207,7 @@ class _Query(SharedQuery[Any]):
         ids = owner.graph.id_dtype.itemsize
         is_new = not arrays.hub_of
         owner.reserve(
-            (arrays.terms, [max(8, self._terms.nbytes)]),
+            (arrays.terms, [max(8, self.terms.nbytes)]),
             (arrays.pairs, [max(8, 2 * ids * piece)]),
             (arrays.scores, [max(8, 8 * piece)]),
             (arrays.hub_of, [4 * owner.vertex_count]),
@@ -263,12 +224,12 @@ class _Query(SharedQuery[Any]):
             upload(arrays.hubs.buffers[0], hubs)
 
     def _upload_terms(self, plan: _SimilarityPlan) -> None:
-        plan.arguments["measure"] = int(self._measure)
+        plan.arguments["measure"] = int(self.measure)
         for number, arrays in enumerate(plan.arrays):
             (buffer,) = arrays.terms.buffers
-            plan.arguments["terms"][number] = buffer.pointer if len(self._terms) else 0
-            if len(self._terms):
-                upload(buffer, self._terms)
+            plan.arguments["terms"][number] = buffer.pointer if len(self.terms) else 0
+            if len(self.terms):
+                upload(buffer, self.terms)
 
 
 def _hubs(graph: Graph) -> Array:
@@ -343,22 +304,23 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
             part.stream.synchronize()
 
 
-class _NeighboursQuery(SharedQuery[tuple[Array, Array]]):
-    """A query for all pairs."""
+@dataclass(eq=False)
+class NeighboursQuery(SharedQuery[tuple[Array, Array]]):
+    """All pairs with common neighbours whose score is above a bound, and their scores.
 
-    def __init__(
-        self,
-        above: float,
-        terms: Array,
-        measure: Measure,
-        gpu: GpuOptions,
-        poll: RunPoll | None,
-        statistics: RunStatistics,
-    ) -> None:
-        super().__init__(gpu, poll, statistics)
-        self._above = above
-        self._terms = terms
-        self._measure = measure
+    Of a simple undirected graph with sorted rows; results as of ``cpu.score_neighbours``.
+
+    :param above: the bound
+    :param terms: (n) terms of vertices, or empty
+    """
+
+    above: float
+    terms: Array
+    measure: Measure
+
+    def shares(self, graph: Graph) -> int:
+        """Return the number of shares."""
+        return graph.arc_count // _LEAST_SHARE_ARCS
 
     def run_on(self, target: Placed) -> tuple[Array, Array]:
         """Find the pairs: a second time, if there was no room for all."""
@@ -379,13 +341,13 @@ class _NeighboursQuery(SharedQuery[tuple[Array, Array]]):
                 self._make_room(owner, room)
             plan = self.plan(target, "neighbours", lambda: _NeighboursPlan(target, self.gpu))
             arguments = plan.arguments
-            arguments["above"], arguments["measure"] = self._above, int(self._measure)
+            arguments["above"], arguments["measure"] = self.above, int(self.measure)
             for number, owner in enumerate(target.placements):
                 arrays = owner.kept(_SimilarityArrays)
                 (part,) = owner.parts
                 arguments["terms"][number] = 0
-                if len(self._terms):
-                    arrays.terms[part].upload(self._terms)
+                if len(self.terms):
+                    arrays.terms[part].upload(self.terms)
                     arguments["terms"][number] = arrays.terms[part].pointer
                 arrays.found[part].fill_bytes(0)
             try:
@@ -409,7 +371,7 @@ class _NeighboursQuery(SharedQuery[tuple[Array, Array]]):
         (part,) = owner.parts
         ids = owner.graph.id_dtype.itemsize
         owner.reserve(
-            (arrays.terms, [max(8, self._terms.nbytes)]),
+            (arrays.terms, [max(8, self.terms.nbytes)]),
             (arrays.pairs, [2 * ids * room]),
             (arrays.scores, [8 * room]),
             (arrays.found, [8]),

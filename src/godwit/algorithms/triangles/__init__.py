@@ -265,8 +265,8 @@ def _sum(
             total = None if valued else int(sums.sum()) // 3
             statistics.processed_items[0], statistics.arcs_relaxed[0] = n, len(rows.targets)
             return plain, sums, total, statistics
-        from godwit.algorithms.triangles.cuda import sum_on_gpus
+        from godwit.algorithms.triangles.cuda import TrianglesQuery
 
-        of_simple = placed.reweighted(simple)
-        sums, total = sum_on_gpus(of_simple, options.gpu, location, poll, statistics)
+        query_on_gpus = TrianglesQuery(options.gpu, poll, statistics, location)
+        sums, total = query_on_gpus.run(placed.reweighted(simple))
         return plain, sums, total, statistics

@@ -6,6 +6,7 @@ delivered in the order of vertices; those of several GPUs are added up on the fi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -15,12 +16,12 @@ from godwit.algorithms.triangles.rows import DegreeRows, rows_in_order
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
+from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
-from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepCopies, StepPlacement
@@ -107,40 +108,34 @@ class _TriangleArrays:
         self.received = DeviceArray(placement)
 
 
-def sum_on_gpus(
-    placed: PlacedGraph,
-    gpu: GpuOptions,
-    location: ResultLocation,
-    poll: RunPoll | None,
-    statistics: RunStatistics,
-) -> tuple[Any, int | None]:
-    """Sum triangles at each vertex of a simple graph, and fill in statistics.
+@dataclass(eq=False)
+class TrianglesQuery(SharedQuery[tuple[Any, int | None]]):
+    """Triangles at each vertex of a simple graph, whose weights are values of edges.
 
-    :param placed: the graph; weights are values of edges
-    :returns: (n) int64 numbers of triangles, or float64 sums of products, and the number of all triangles,
-        or None
-    :raises GraphTooLargeError: need against free
+    The result is (n) int64 numbers of triangles, or float64 sums of products, and the number of all
+    triangles, or None.
+
+    :param location: of the sums
     """
-    placement = place_positions(placed)
-    if placement.count >= 1 << 32:
-        raise GraphTooLargeError(
-            f"the graph has {placement.vertex_count:,} vertices, and triangles on GPUs take fewer than "
-            f"{1 << 32:,}"
-        )
-    shares = placed.graph.arc_count // _LEAST_SHARE_ARCS
-    return _Query(gpu, location, poll, statistics).run(placed, shares)
 
+    location: ResultLocation
 
-class _Query(SharedQuery[tuple[Any, int | None]]):
-    def __init__(
-        self,
-        gpu: GpuOptions,
-        location: ResultLocation,
-        poll: RunPoll | None,
-        statistics: RunStatistics,
-    ) -> None:
-        super().__init__(gpu, poll, statistics)
-        self._location = location
+    def shares(self, graph: Graph) -> int:
+        """Return the number of shares."""
+        return graph.arc_count // _LEAST_SHARE_ARCS
+
+    def run(self, placed: PlacedGraph) -> tuple[Any, int | None]:
+        """Return the sums of vertices, and their total.
+
+        :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
+        """
+        placement = place_positions(placed)
+        if placement.count >= 1 << 32:
+            raise GraphTooLargeError(
+                f"the graph has {placement.vertex_count:,} vertices, and triangles on GPUs take fewer than "
+                f"{1 << 32:,}"
+            )
+        return super().run(placed)
 
     def run_on(self, target: Placed) -> tuple[Any, int | None]:
         """Return the sums of vertices and their total."""
@@ -155,7 +150,7 @@ class _Query(SharedQuery[tuple[Any, int | None]]):
             self.seconds["kernel"] += plan.add_up(self.poll)
             dtype = np.dtype(np.float64 if plan.valued else np.int64)
             sums = first.kept(_TriangleArrays).sums
-            found = deliver_vertices(first, sums, dtype, self._location)[0]
+            found = deliver_vertices(first, sums, dtype, self.location)[0]
             return found, None if plan.valued else total
 
 

@@ -74,9 +74,16 @@ struct Walker {
     }
 
     __device__ __forceinline__ bool has_arc(Id source, Id target) const {
-        const i64 begin = arguments.offsets[source], end = arguments.offsets[source + 1];
-        const i64 place = thread_lower_bound(arguments.targets, begin, end, target);
-        return place < end && arguments.targets[place] == target;
+        i64 low = arguments.offsets[source], high = arguments.offsets[source + 1];
+        const i64 end = high;
+        while (low < high) {
+            const i64 middle = (low + high) >> 1;
+            if (arguments.targets[middle] < target)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return low < end && arguments.targets[low] == target;
     }
 
     // The weight of an arc times its bias, by where it leads to.

@@ -62,7 +62,9 @@ def run_on_first_gpu_with_room(
 
 
 def _fill_in(statistics: RunStatistics, outcome: Outcome) -> None:
-    statistics.begin_on(statistics.devices[:1])
+    """Fill in the statistics of a run, which have no counts yet."""
+    if len(statistics.devices) > 1:
+        statistics.begin_on(statistics.devices[:1])
     statistics.split_run(outcome.seconds)
     statistics.rounds[0] = outcome.supersteps
     statistics.processed_items[0] = outcome.processed

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from godwit.dtypes import Array
-from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
@@ -36,8 +35,11 @@ class SharedQuery(ABC, Generic[Found]):
     seconds: dict[str, float] = field(init=False, default_factory=dict)
 
     @abstractmethod
-    def shares(self, graph: Graph) -> int:
-        """Return into how many shares, each large enough for a GPU, the work can be divided."""
+    def shares(self, placement: StepPlacement) -> int:
+        """Return into how many shares, each large enough for a GPU, the work can be divided.
+
+        :raises GraphTooLargeError: more vertices than the kernel counts
+        """
 
     @abstractmethod
     def run_on(self, target: Placed) -> Found:
@@ -46,9 +48,10 @@ class SharedQuery(ABC, Generic[Found]):
     def run(self, placed: PlacedGraph) -> Found:
         """Return the result.
 
-        :raises GraphTooLargeError: need against free
+        :raises GraphTooLargeError: need against free, or as of :meth:`shares`
         """
-        placement, shares = place_positions(placed), self.shares(placed.graph)
+        placement = place_positions(placed)
+        shares = self.shares(placement)
         with self.statistics.phase("run"):
             found = placement.run_on_shares(shares, self.run_on)
         self.statistics.split_run(self.seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from godwit import config
 from godwit.errors import InputError, shown
@@ -181,6 +181,19 @@ def on_gpus_unless_slow(
     return run(placed.on_cores(), options)
 
 
+def _placed_on_gpus(graph: GraphArgument, devices: DevicesArgument) -> PlacedGraph | None:
+    """Return the graph placed on GPUs, by the caller or here; None if the CPU is to compute."""
+    if isinstance(graph, PlacedGraph):
+        graph.check_open()
+        on_gpus = devices is None and graph.context.devices[0].kind == "cuda"
+        return graph if on_gpus else None
+    if isinstance(graph, Graph):
+        chosen = _gpus_or_cores(default_step_devices(graph) if devices is None else devices)
+        if chosen[0].kind == "cuda":
+            return place_for_one_query(graph, [device.name for device in chosen], None)
+    return None
+
+
 @contextmanager
 def on_gpus_or_cores(
     graph: GraphArgument, devices: DevicesArgument, what: str
@@ -191,62 +204,69 @@ def on_gpus_or_cores(
 
     :param what: name of the algorithm in error messages
     """
-    if isinstance(graph, PlacedGraph):
-        graph.check_open()
-        if devices is None and graph.context.devices[0].kind == "cuda":
-            yield graph.graph, graph.context.devices[0], graph
-            return
-    elif isinstance(graph, Graph):
-        names = default_step_devices(graph) if devices is None else devices
-        chosen = _gpus_or_cores(names)
-        if chosen[0].kind == "cuda":
-            with place_for_one_query(graph, [device.name for device in chosen], None) as placed:
-                yield graph, chosen[0], placed
-            return
-    yield (*on_cores(graph, devices, what), None)
+    placed = _placed_on_gpus(graph, devices)
+    if placed is None:
+        yield (*on_cores(graph, devices, what), None)
+    elif placed is graph:
+        yield placed.graph, placed.context.devices[0], placed
+    else:
+        with placed:
+            yield placed.graph, placed.context.devices[0], placed
 
 
-@dataclass
 class DeviceQuery:
-    """A query on one device of the CPU, or on GPUs.
+    """A query with checked options, on GPUs or on one device of the CPU, while the block lasts.
 
-    :param graph: the graph
-    :param device: the CPU's device, or the first GPU
-    :param placed: the graph on its GPUs; None: the CPU computes
-    :param statistics: of the query; whoever runs it elsewhere puts others in their place
-    """
-
-    graph: Graph
-    device: Device
-    placed: PlacedGraph | None
-    statistics: RunStatistics
-
-
-@contextmanager
-def device_query(
-    graph: GraphArgument,
-    devices: DevicesArgument,
-    name: str,
-    solver: str,
-    options: SolverOptions,
-    *,
-    what: str | None = None,
-    takes: Sequence[str] = OF_STEPS,
-) -> Iterator[DeviceQuery]:
-    """Yield a query with checked options and new statistics, to which the time of a placement is added.
+    At its end the time of a placement that was made for this query is added to the statistics.
 
     :param name: name of the function in error messages
     :param solver: of the statistics
     :param what: the algorithm in messages about options; None: the name
     :param takes: of the options that not all algorithms take, those that this one does
+    :ivar graph: the graph
+    :ivar device: the CPU's device, or the first GPU
+    :ivar placed: the graph on its GPUs; None: the CPU computes
+    :ivar statistics: of the query; whoever runs it elsewhere puts others in their place
     """
-    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, what or name, takes)
-        statistics = RunStatistics(tuple(one.name for one in used), solver)
-        query = DeviceQuery(plain, device, placed, statistics)
-        yield query
-        add_placement(query.statistics, placed, graph)
+
+    def __init__(
+        self,
+        graph: GraphArgument,
+        devices: DevicesArgument,
+        name: str,
+        solver: str,
+        options: SolverOptions,
+        *,
+        what: str | None = None,
+        takes: Sequence[str] = OF_STEPS,
+    ) -> None:
+        self._given = graph
+        self.placed = placed = _placed_on_gpus(graph, devices)
+        try:
+            used: tuple[Device, ...]
+            if placed is None:
+                self.graph, self.device = on_cores(graph, devices, name)
+                used = (self.device,)
+            else:
+                used = placed.context.devices
+                self.graph, self.device = placed.graph, used[0]
+            check_options(used, options.gpu, what or name, takes)
+            self.statistics = RunStatistics(tuple([one.name for one in used]), solver)
+        except BaseException:
+            self._close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            add_placement(self.statistics, self.placed, self._given)
+        self._close()
+
+    def _close(self) -> None:
+        if self.placed is not None and self.placed is not self._given:
+            self.placed.close()
 
 
 def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:

@@ -28,7 +28,7 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.supersteps.first_gpu import run_on_first_gpu_with_room
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import DeviceQuery, GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 _LARGEST_DEGREE = np.iinfo(np.int32).max
@@ -78,7 +78,7 @@ def core_number(
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     with (
         recorded(trace, "core numbers"),
-        device_query(
+        DeviceQuery(
             graph, devices, "core_number", "peeling", options, what="core numbers"
         ) as query,
     ):

@@ -27,7 +27,7 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.first_gpu import run_on_first_gpu_with_room
 from godwit.worker.options import SolverOptions
-from godwit.worker.query import DeviceQuery, GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -38,7 +38,7 @@ def run_greedy(
 
     :param name: name of the function in messages
     """
-    with device_query(graph, devices, name, "greedy in order", options) as query:
+    with DeviceQuery(graph, devices, name, "greedy in order", options) as query:
         plain, statistics = query.graph, query.statistics
         values: Any = np.empty(0, np.int32)
         if query.placed is not None:

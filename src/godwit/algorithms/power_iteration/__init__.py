@@ -15,7 +15,7 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.worker.options import SolverOptions
-from godwit.worker.query import GraphArgument, device_query, devices_for_one_query
+from godwit.worker.query import DeviceQuery, GraphArgument, devices_for_one_query
 from godwit.worker.solve import make_poll
 
 _CORE_NS = 24.0
@@ -33,7 +33,7 @@ def run_iterations(
     :raises ConvergenceError: the iterations have not converged
     """
     devices = devices_for_one_query(graph, devices, options, _CORE_NS)
-    with device_query(graph, devices, name, "power iteration", options) as run:
+    with DeviceQuery(graph, devices, name, "power iteration", options) as run:
         plain, placed, statistics = run.graph, run.placed, run.statistics
         if placed is not None:
             placed.check_all_duplicated(f"{name} runs")

@@ -25,7 +25,7 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 _MOST_STEPS = 1 << 40
@@ -122,7 +122,7 @@ def run_walks(
 ) -> tuple[Array, RunStatistics]:
     """Return the walks of a query, and statistics; parameters and errors as of :func:`random_walks`."""
     name = "random walks"
-    with device_query(graph, devices, "random_walks", name, options, what=name, takes=()) as run:
+    with DeviceQuery(graph, devices, "random_walks", name, options, what=name, takes=()) as run:
         placed, statistics = run.placed, run.statistics
         rows, columns = query.shape
         dtype = query.graph.id_dtype

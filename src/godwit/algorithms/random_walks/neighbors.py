@@ -35,7 +35,7 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import query_options
-from godwit.worker.query import GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 FEW = 64
@@ -151,7 +151,7 @@ def sample_neighbors(
         devices = "cpu"
     with (
         recorded(trace, "sample_neighbors"),
-        device_query(graph, devices, "sample_neighbors", "sampling", options, takes=()) as run,
+        DeviceQuery(graph, devices, "sample_neighbors", "sampling", options, takes=()) as run,
     ):
         device, placed, statistics = run.device, run.placed, run.statistics
         poll = make_poll(options)

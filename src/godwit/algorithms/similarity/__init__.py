@@ -32,7 +32,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import DeviceQuery, GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 _LEAST_GPU_PAIRS = 1 << 18
@@ -235,7 +235,7 @@ def _scores(
         few = _number_of(pairs) < _LEAST_GPU_PAIRS
         if devices is None and few and not isinstance(graph, PlacedGraph):
             devices = "cpu"
-        with device_query(graph, devices, name, "intersections", options) as query:
+        with DeviceQuery(graph, devices, name, "intersections", options) as query:
             plain, placed, statistics = query.graph, query.placed, query.statistics
             simple, terms = _prepared(kind, name, query)
             given = (pairs, plain.ids, simple.targets.dtype)
@@ -270,7 +270,7 @@ def _all_pairs(
         raise InputError(f"above must not be negative, got {shown(above)}")
     if devices is None and isinstance(graph, Graph) and graph.arc_count < _LEAST_GPU_ARCS:
         devices = "cpu"
-    with device_query(graph, devices, name, "intersections", options) as query:
+    with DeviceQuery(graph, devices, name, "intersections", options) as query:
         plain, placed, statistics = query.graph, query.placed, query.statistics
         simple, terms = _prepared(kind, name, query)
         poll = make_poll(options, 2 * plain.vertex_count)

@@ -158,7 +158,7 @@ class PairsQuery(SharedQuery[Any]):
     measure: Measure
     location: ResultLocation
 
-    def shares(self, graph: Graph) -> int:
+    def shares(self, placement: StepPlacement) -> int:
         """Return the number of shares."""
         return len(self.pairs) // _LEAST_SHARE_PAIRS
 
@@ -318,9 +318,9 @@ class NeighboursQuery(SharedQuery[tuple[Array, Array]]):
     terms: Array
     measure: Measure
 
-    def shares(self, graph: Graph) -> int:
+    def shares(self, placement: StepPlacement) -> int:
         """Return the number of shares."""
-        return graph.arc_count // _LEAST_SHARE_ARCS
+        return placement.graph.arc_count // _LEAST_SHARE_ARCS
 
     def run_on(self, target: Placed) -> tuple[Array, Array]:
         """Find the pairs: a second time, if there was no room for all."""

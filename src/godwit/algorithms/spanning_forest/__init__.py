@@ -25,7 +25,7 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -87,13 +87,14 @@ def minimum_spanning_forest(
         _check_no_nan(plain, weights)
     with (
         recorded(trace, "minimum_spanning_forest"),
-        device_query(
+        DeviceQuery(
             graph, devices, "minimum_spanning_forest", "filter-kruskal", options,
             what="spanning forests", takes=(),
         ) as query,
     ):  # fmt: skip
         statistics = query.statistics
-        statistics.begin_on([query.device.name])
+        if len(statistics.devices) > 1:
+            statistics.begin_on([query.device.name])
         if query.placed is not None:
             statistics.solver = "boruvka"
         if plain.arc_count == 0:

@@ -32,7 +32,7 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.first_gpu import run_on_first_gpu
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -92,7 +92,7 @@ def strongly_connected_components(
         )  # fmt: skip
     with (
         recorded(trace, "strongly_connected_components"),
-        device_query(
+        DeviceQuery(
             graph, devices, "strongly_connected_components", "depth-first", options,
             what="strongly connected components", takes=(),
         ) as query,

@@ -30,7 +30,7 @@ from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -244,7 +244,7 @@ def _sum(
     :returns: the graph; the number of triangles of each vertex, int64 (n), or the sum of their products,
         float64 (n); the number of triangles of the graph, None where edges have values; and statistics
     """
-    with device_query(graph, devices, name, "oriented by degree", options) as query:
+    with DeviceQuery(graph, devices, name, "oriented by degree", options) as query:
         plain, placed, statistics = query.graph, query.placed, query.statistics
         if placed is not None:
             placed.check_all_duplicated(f"{name} runs")

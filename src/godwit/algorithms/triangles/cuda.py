@@ -16,13 +16,10 @@ from godwit.algorithms.triangles.rows import DegreeRows, rows_in_order
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.graph.csr import Graph
-from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
-from godwit.supersteps import place_positions
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.results import deliver_vertices
@@ -120,22 +117,17 @@ class TrianglesQuery(SharedQuery[tuple[Any, int | None]]):
 
     location: ResultLocation
 
-    def shares(self, graph: Graph) -> int:
-        """Return the number of shares."""
-        return graph.arc_count // _LEAST_SHARE_ARCS
+    def shares(self, placement: StepPlacement) -> int:
+        """Return the number of shares.
 
-    def run(self, placed: PlacedGraph) -> tuple[Any, int | None]:
-        """Return the sums of vertices, and their total.
-
-        :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
+        :raises GraphTooLargeError: more vertices than the kernel counts
         """
-        placement = place_positions(placed)
         if placement.count >= 1 << 32:
             raise GraphTooLargeError(
                 f"the graph has {placement.vertex_count:,} vertices, and triangles on GPUs take fewer than "
                 f"{1 << 32:,}"
             )
-        return super().run(placed)
+        return placement.graph.arc_count // _LEAST_SHARE_ARCS
 
     def run_on(self, target: Placed) -> tuple[Any, int | None]:
         """Return the sums of vertices and their total."""

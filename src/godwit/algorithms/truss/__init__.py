@@ -29,7 +29,7 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.first_gpu import run_on_first_gpu
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, device_query
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -76,7 +76,7 @@ def truss_number(
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     with (
         recorded(trace, "truss numbers"),
-        device_query(
+        DeviceQuery(
             graph, devices, "truss_number", "peeling", options, what="truss numbers"
         ) as query,
     ):

@@ -253,19 +253,17 @@ class DeviceQuery:
             check_options(used, options.gpu, what or name, takes)
             self.statistics = RunStatistics(tuple([one.name for one in used]), solver)
         except BaseException:
-            self._close()
+            if placed is not None and placed is not graph:
+                placed.close()
             raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            add_placement(self.statistics, self.placed, self._given)
-        self._close()
-
-    def _close(self) -> None:
         if self.placed is not None and self.placed is not self._given:
+            if kind is None:
+                add_placement(self.statistics, self.placed, self._given)
             self.placed.close()
 
 

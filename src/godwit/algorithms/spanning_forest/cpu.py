@@ -42,13 +42,14 @@ from godwit.runtime.cpu.atomics import (
     store_relaxed,
 )
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import ABORT, barrier, block_range, run_team
+from godwit.runtime.cpu.team import ABORT, barrier, block_range, next_range, run_team
 
 LIGHT_EDGES = 2
 """Edges per vertex in the first list, where there are more than twice as many."""
 _SAMPLES = 4096
 _POLL_VERTICES = 4096
 _POLL_EDGES = 1 << 16
+_CLAIMED_ARCS = 1 << 14
 _DIGIT_BITS = 8
 _at: Any = np.uint64  # unsigned index: spares the test for negative ones
 _trailing_zeros: Any = trailing_zeros
@@ -216,7 +217,7 @@ def pivot_of(rows: Rows, weights: Array | None, order: KeyOrder) -> tuple[int, i
     share = light_share(rows)
     if share == 1:
         return None
-    arcs = np.unique(np.random.default_rng(0).integers(0, rows.arc_count, _SAMPLES))
+    arcs = np.random.default_rng(0).integers(0, rows.arc_count, _SAMPLES)
     keys = np.zeros(len(arcs), np.int64) if weights is None else order.keys(weights[arcs])
     chosen = np.lexsort((arcs, keys))[int(len(arcs) * share)]
     return int(keys[chosen]), int(arcs[chosen])
@@ -309,35 +310,39 @@ def _select(
     word: Any = np.int64(0)
     mark_bits: Any = np.uint64(0)
     list_bits: Any = np.uint64(0)
-    begin, end = row_range(rank, size, offsets)
-    for v in range(begin, end):
-        if v % _POLL_VERTICES == 0 and load_acquire(control, ABORT) != 0:
+    last = offsets[offsets.size - 1]
+    while True:
+        begin, end = next_range(control, _CLAIMED_ARCS, last)
+        if begin >= end:
             break
-        root = load(parent, v)
-        neighbor = np.int64(load(neighbors, v))
-        for arc in range(offsets[_at(v)] + load(below, v), offsets[_at(v + 1)]):
-            target = np.int64(load(targets, arc))
-            if target <= v:
-                continue
-            if arc >> 6 != word:
-                fetch_or(marks, word, mark_bits)
-                fetch_or(listed, word, list_bits)
-                word = arc >> 6
-                mark_bits = np.uint64(0)
-                list_bits = np.uint64(0)
-            is_chosen = False
-            if light:
-                is_chosen = (neighbor == target) | (load(neighbors, target) == v)
-            is_listed = load(parent, target) != root
-            if has_pivot and is_listed:
-                key = _key(bits, mask, least, flip, arc)
-                is_low = (key < pivot_key) | ((key == pivot_key) & (arc <= pivot_arc))
-                is_listed = is_low == light
-            bit = np.uint64(arc & 63)
-            mark_bits |= np.uint64(is_chosen) << bit
-            list_bits |= np.uint64(is_listed) << bit
-            chosen += np.int64(is_chosen)
-            count += np.int64(is_listed)
+        first_row = first_row_at(offsets, 0, offsets.size - 1, begin)
+        end_row = first_row_at(offsets, first_row, offsets.size - 1, end)
+        for v in range(first_row, end_row):
+            root = load(parent, v)
+            neighbor = np.int64(load(neighbors, v))
+            for arc in range(offsets[_at(v)] + load(below, v), offsets[_at(v + 1)]):
+                target = np.int64(load(targets, arc))
+                if target <= v:
+                    continue
+                if arc >> 6 != word:
+                    fetch_or(marks, word, mark_bits)
+                    fetch_or(listed, word, list_bits)
+                    word = arc >> 6
+                    mark_bits = np.uint64(0)
+                    list_bits = np.uint64(0)
+                is_chosen = False
+                if light:
+                    is_chosen = (neighbor == target) | (load(neighbors, target) == v)
+                is_listed = load(parent, target) != root
+                if has_pivot and is_listed:
+                    key = _key(bits, mask, least, flip, arc)
+                    is_low = (key < pivot_key) | ((key == pivot_key) & (arc <= pivot_arc))
+                    is_listed = is_low == light
+                bit = np.uint64(arc & 63)
+                mark_bits |= np.uint64(is_chosen) << bit
+                list_bits |= np.uint64(is_listed) << bit
+                chosen += np.int64(is_chosen)
+                count += np.int64(is_listed)
     fetch_or(marks, word, mark_bits)
     fetch_or(listed, word, list_bits)
     return count, chosen

@@ -7,7 +7,8 @@ method of Kabir and Madduri, "Shared-memory graph truss decomposition" (HiPC, 20
 triangles of which several edges are removed at once.
 
 Triangles of an edge are the common neighbours of its ends: those of the end with fewer neighbours are
-looked up in the sorted row of the other. Rows lose the arcs of removed edges now and then.
+looked up in the sorted row of the other, or in a table of the edges between vertices of high degree. Rows
+lose the arcs of removed edges now and then.
 
 Invariants: ``order[e]`` is the number of edges that were removed before edge e, or NO_ORDER; it is written
 once, in the round before the one that lowers the others by e. So in a round all orders of its edges, and
@@ -18,6 +19,7 @@ triangles whose edges are all left. The support of a removed edge is at most its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +45,8 @@ from godwit.runtime.cpu.team import (
 _ROWS = 32  # that a thread claims at once when it counts
 _EDGES = 16  # of the list that a thread claims at once, at most
 _SCANNED = 1024  # edges that a thread claims at once when it scans
+_HUBS = 4096  # positions, at most, between which edges are looked up in a table
+_HIT = 128  # edges whose supports a thread lowers at once
 _HELD = 64  # removed edges that a thread lists at once
 _ARCS = 1 << 13  # that a thread claims at once when rows lose arcs
 _ROWS_LOSE = 5  # rows lose arcs when more than the 5th part is of removed edges
@@ -72,14 +76,17 @@ def truss_numbers_on_cores(
     item = edges.dtype.itemsize
     most = int((rows.splits - rows.offsets[:-1]).max())  # lower neighbours of a vertex
     marks = rows.targets.dtype
+    hubs = 0 if rows.position is None else min(_HUBS, n, math.isqrt(arcs))
     fixed = (
         arcs * (rows.targets.itemsize + item)
         + k * (8 + 4 * item + 2 * rows.targets.itemsize)
         + 16 * n
+        + hubs * hubs * item
     )
     while count > 1 and config.missing_memory_bytes(fixed + count * n * marks.itemsize) is not None:
         count -= 1
     require_memory(fixed + count * n * marks.itemsize, f"the truss numbers of {k:,} edges")
+    table = np.full(hubs * hubs, -1, edges.dtype)
     targets = sorted_targets(rows)
     numbers = np.empty(arcs, edges.dtype)
     support = np.zeros(k, np.int32)
@@ -87,7 +94,7 @@ def truss_numbers_on_cores(
     control = new_control()
     run_team(
         _count_support, rows.offsets, rows.splits, edges.first, targets, numbers, support, lower,
-        upper, np.zeros((count, n), marks), np.zeros((count, most), np.int32),
+        upper, np.zeros((count, n), marks), np.zeros((count, most), np.int32), hubs, table,
         threads=count,
         control=control,
         poll=None if poll is None else lambda: poll(0),
@@ -107,6 +114,9 @@ def truss_numbers_on_cores(
         truss,
         np.empty((2, k), edges.dtype),
         np.empty(count * _HELD, edges.dtype),
+        np.empty(count * _HIT, edges.dtype),
+        hubs,
+        table,
         np.empty(k, edges.dtype),
         np.zeros((count + 1) * _SETS * _KINDS * WORDS_PER_LINE, np.int64),
         removed,
@@ -116,15 +126,29 @@ def truss_numbers_on_cores(
     return truss, int(rounds[0])
 
 
+def _add(array: Any, at: Any, number: Any, alone: bool) -> Any:
+    """Add to an element, as other threads may do meanwhile unless this one is alone; return the old one.
+
+    Locked instructions take a fifth of the time of a thread.
+    """
+    if not alone:
+        return fetch_add(array, at, number)
+    old = array[_at(at)]
+    array[_at(at)] = old + number
+    return old
+
+
 @kernel
 def _count_support(
     rank: int, size: int, control: Any, offsets: Any, splits: Any, first: Any, targets: Any,
     numbers: Any, support: Any, lower: Any, upper: Any, all_marks: Any, all_counts: Any,
+    hubs: int, table: Any,
 ) -> None:  # fmt: skip
     """Count the triangles of edges, each at its middle corner; note ends of edges, and edges of arcs.
 
     :param all_marks: (threads, n) zeros
     :param all_counts: (threads, largest number of lower neighbours) zeros
+    :param table: (hubs * hubs) -1; gets the edge between each two of the first positions
     """
     begin, end = row_range(rank, size, offsets)
     for v in range(begin, end):
@@ -132,8 +156,12 @@ def _count_support(
         edge = first[_at(v)]
         for arc in range(offsets[_at(v)], split):
             numbers[_at(arc)] = edge
-            lower[_at(edge)] = targets[_at(arc)]
+            u = targets[_at(arc)]
+            lower[_at(edge)] = u
             upper[_at(edge)] = v
+            if v < hubs:
+                table[_at(v * hubs + u)] = edge
+                table[_at(u * hubs + v)] = edge
             edge += 1
     if not barrier(control, size):
         return
@@ -161,18 +189,18 @@ def _count_support(
                     mark = marks[_at(w)]
                     if mark != 0:
                         counts[_at(mark - 1)] += np.int32(1)
-                        fetch_add(support, at + shift, np.int32(1))
+                        _add(support, at + shift, np.int32(1), size == 1)
                         found += np.int32(1)
                     at += 1
                     w = targets[_at(at)]
                 numbers[_at(arc)] = at + shift
                 if found != 0:
-                    fetch_add(support, at + shift, found)
+                    _add(support, at + shift, found, size == 1)
             for arc in range(own, split):
                 marks[_at(targets[_at(arc)])] = 0
                 found = counts[_at(arc - own)]
                 if found != 0:
-                    fetch_add(support, first[_at(v)] + arc - own, found)
+                    _add(support, first[_at(v)] + arc - own, found, size == 1)
                     counts[_at(arc - own)] = 0
 
 
@@ -207,11 +235,20 @@ def _remove(edge: Any, held: Any, level: Any, order: Any, truss: Any, removed: A
 
 
 def _lower(
-    edge: Any, held: Any, level: Any, support: Any, order: Any, truss: Any, removed: Any
-) -> Any:
-    """Lower the support of an edge, and remove the edge if this lowers it to the level."""
-    if load_relaxed(support, edge) > level and fetch_add(support, edge, np.int32(-1)) == level + 1:
-        return _remove(edge, held, level, order, truss, removed)
+    hit: Any, hits: Any, held: Any, level: Any, support: Any, order: Any, truss: Any, removed: Any
+) -> Any:  # fmt: skip
+    """Lower the supports of edges that were hit, and remove those that this lowers to the level.
+
+    :param hit: array of edges, where the thread's part begins, and True if there are no other threads
+    :returns: the number of edges that the thread holds
+    """
+    edges, own, alone = hit
+    for at in range(own, own + hits):
+        edge = np.int64(edges[_at(at)])
+        if load_relaxed(support, edge) > level:
+            old = _add(support, edge, np.int32(-1), alone)
+            if old == level + 1:
+                held = _remove(edge, held, level, order, truss, removed)
     return held
 
 
@@ -230,10 +267,16 @@ def _find(targets: Any, key: Any, low: Any, end: Any) -> Any:
 
 
 def _destroy(
-    edge: Any, held: Any, level: Any, begins: Any, ends: Any, targets: Any, numbers: Any,
-    lower: Any, upper: Any, support: Any, order: Any, truss: Any, removed: Any,
+    edge: Any, hubs: Any, table: Any, hit: Any, hits: Any, held: Any, level: Any, begins: Any,
+    ends: Any, targets: Any, numbers: Any, lower: Any, upper: Any, support: Any, order: Any,
+    truss: Any, removed: Any,
 ) -> Any:  # fmt: skip
-    """Lower the other edges of the triangles that a removed edge destroys."""
+    """Hit the other edges of the triangles that a removed edge destroys.
+
+    Locked operations wait for their cache lines, so those of hit edges are fetched before.
+
+    :returns: the numbers of edges that the thread has hit, and that it holds
+    """
     few = np.int64(lower[_at(edge)])
     many = np.int64(upper[_at(edge)])
     if ends[_at(few)] - begins[_at(few)] > ends[_at(many)] - begins[_at(many)]:
@@ -244,28 +287,41 @@ def _destroy(
     end = ends[_at(many)]
     arc = begins[_at(few)]
     last = ends[_at(few)]
+    row = many * hubs if many < hubs else np.int64(-1)  # of the table
     while arc < last and at < end and most > 0:
         if arc + _AHEAD < last:
             prefetch(order, np.int64(numbers[_at(arc + _AHEAD)]))
+            if row >= 0:
+                prefetch(table, row + min(np.int64(targets[_at(arc + _AHEAD)]), hubs - 1))
         one = np.int64(numbers[_at(arc)])
         if load_relaxed(order, one) > own:  # else removed before, or the edge itself
             key = targets[_at(arc)]
-            at = _find(targets, key, at, end)
-            if at < end and targets[_at(at)] == key:
-                other = np.int64(numbers[_at(at)])
-                if load_relaxed(order, other) >= own:
-                    held = _lower(one, held, level, support, order, truss, removed)
-                    held = _lower(other, held, level, support, order, truss, removed)
-                    most -= 1
+            other = np.int64(-1)
+            if row >= 0 and key < hubs:
+                other = np.int64(table[_at(row + key)])
+            else:
+                at = _find(targets, key, at, end)
+                if at < end and targets[_at(at)] == key:
+                    other = np.int64(numbers[_at(at)])
+            if other >= 0 and load_relaxed(order, other) >= own:
+                prefetch(support, one)
+                prefetch(support, other)
+                hit[0][_at(hit[1] + hits)] = one
+                hit[0][_at(hit[1] + hits + 1)] = other
+                hits += 2
+                most -= 1
+                if hits == _HIT:
+                    held = _lower(hit, hits, held, level, support, order, truss, removed)
+                    hits = 0
         arc += 1
-    return held
+    return hits, held
 
 
 @kernel
 def _peel(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, numbers: Any,
     lower: Any, upper: Any, support: Any, order: Any, truss: Any, left: Any, held_edges: Any,
-    listed: Any, words: Any, progress: Any,
+    hit_edges: Any, hubs: int, table: Any, listed: Any, words: Any, progress: Any,
 ) -> int:  # fmt: skip
     """Set all truss numbers; return the number of rounds.
 
@@ -276,6 +332,7 @@ def _peel(
     :param order: NO_ORDER, the largest number
     :param left: (2, k) edges that are left, and room for those after the next scan
     :param held_edges: (threads * _HELD) removed edges before they are listed
+    :param hit_edges: (threads * _HIT) edges before their supports are lowered
     :param listed: the removed edges in their order
     :param words: zeros
     :param progress: the number of edges removed so far
@@ -293,10 +350,12 @@ def _peel(
     in_rows = np.int64(k)  # edges that rows have
     in_left = np.int64(k)  # edges that the last scan left
     half = 0
+    hit = hit_edges, rank * _HIT, size == 1
     while base < k:
         turn = rounds % _SETS
         removed = held_edges, rank * _HELD, listed, base, words, _word(0, _LISTED, turn)
         held = np.int64(0)
+        hits = np.int64(0)
         claimed = _word(0, _CLAIMED, turn)
         is_scan = begin == base
         least = np.int64(_NO_SUPPORT)
@@ -349,10 +408,11 @@ def _peel(
                 if at >= base:
                     break
                 for place in range(at, min(at + chunk, base)):
-                    held = _destroy(
-                        listed[_at(place)], held, level, begins, ends, targets, numbers, lower,
-                        upper, support, order, truss, removed,
+                    hits, held = _destroy(
+                        listed[_at(place)], hubs, table, hit, hits, held, level, begins, ends,
+                        targets, numbers, lower, upper, support, order, truss, removed,
                     )  # fmt: skip
+        held = _lower(hit, hits, held, level, support, order, truss, removed)
         if held > 0:
             _list(held, level, order, truss, removed)
         words[_word(rank + 1, _LEAST, turn)] = least

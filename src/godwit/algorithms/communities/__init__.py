@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.checks import check_graph, checked_array
+from godwit.algorithms.checks import check_graph
 from godwit.algorithms.communities import query
 from godwit.algorithms.communities.levels import Cores, Level, leiden_levels, louvain_levels
 from godwit.algorithms.communities.query import WeightedRows
 from godwit.algorithms.communities.result import CommunitiesResult, by_size
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, as_count, as_integer, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -153,6 +154,7 @@ def label_propagation(
     weighted: bool | None = None,
     seed: int = 0,
     devices: DevicesArgument = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
@@ -180,6 +182,7 @@ def label_propagation(
     :param seed: of the hashes; ``"cdlp"`` has no use for it
     :param devices: None: the first GPU, if there is one, else all cores; those of :func:`louvain`, or GPUs,
         of which the first alone computes: ``.statistics.devices`` names it
+    :param results: where ``.label`` lives, as for :func:`bfs`
     :param gpu: how kernels are run
     :returns: as of :func:`louvain`
 
@@ -192,7 +195,7 @@ def label_propagation(
     iterations = as_count(iterations, "max_iterations", 0, _MOST_ITERATIONS)
     if variant == "cdlp" and weighted:
         raise InputError("variant='cdlp' counts each arc once: weighted must be None or False")
-    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress)
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     run = _LabelRun(variant == "cdlp", iterations, as_integer(seed, "seed"), options)
     with (
         recorded(trace, "label_propagation"),
@@ -202,24 +205,17 @@ def label_propagation(
         statistics = _statistics(chosen, "label_propagation")
         arcs = query.weighted_rows(plain, False if run.is_cdlp else weighted, "label_propagation")
         if placed is not None and plain.vertex_count > 0:
-            label = run.on_gpu(placed, arcs, statistics)
+            result = run.on_gpu(placed, arcs, statistics)
         else:
-            label = run.on_threads(plain, arcs, chosen, statistics)
-        with statistics.phase("run"):
-            numbered = by_size(label)
-            names = None
-            if run.is_cdlp:
-                names = np.empty(int(numbered.max(initial=-1)) + 1, label.dtype)
-                names[numbered] = label
-            value = query.modularity_of(plain, arcs.rows, numbered, 1.0)
+            result = run.on_threads(plain, arcs, chosen, statistics)
         if placed is not None:
             add_placement(statistics, placed, graph)
-    return CommunitiesResult(plain, numbered, [], value, value, statistics, names)
+    return result
 
 
 @public
 def modularity(
-    graph: Graph, labels: Any, *, resolution: float = 1.0, weighted: bool | None = None
+    graph: GraphArgument, labels: Any, *, resolution: float = 1.0, weighted: bool | None = None
 ) -> float:
     """Return the modularity of communities: the share of edges within them, less what chance would give.
 
@@ -231,21 +227,41 @@ def modularity(
     self-loop counts twice, and m the weight of all edges, that is the sum over communities of
     ``e(c) / m - resolution * (k(c) / 2m)**2`` (Newman and Girvan, 2004; Reichardt and Bornholdt, 2006), and
     in directed graphs of ``e(c) / m - resolution * k_out(c) * k_in(c) / m**2`` (Leicht and Newman, 2008).
-    Sums are exact where weights are integers; see docs/communities.md for others.
+    Sums are exact where weights are integers; see docs/communities.md for others. Where the graph is placed
+    on GPUs, the first one computes it, with the same value.
 
-    :param labels: (n) integers: the community of each vertex, by any numbers; or a result
+    :param labels: (n) integers: the community of each vertex, by any numbers, on the host or on a GPU; or a
+        result
     :param resolution: as for :func:`louvain`, like ``weighted``
     :returns: NaN in a graph without arcs
     :raises InputError: a wrong shape or dtype, a negative weight, or another wrong argument
     """
-    check_graph(graph)
     resolution = query.as_resolution(resolution)
-    given = labels.label if isinstance(labels, CommunitiesResult) else labels
-    label = checked_array(given, graph.vertex_count, "labels", "iu")
-    _, label = np.unique(label, return_inverse=True)
+    placed = None
+    if isinstance(graph, PlacedGraph):
+        graph.check_open()
+        placed = graph if graph.context.devices[0].kind == "cuda" else None
+        graph = graph.graph
+    check_graph(graph)
+    label = query.labels_below_n(labels, graph, stay=placed is not None)
     arcs = query.weighted_rows(graph, weighted, "modularity")
-    label = label.astype(graph.targets.dtype)
-    return query.modularity_of(graph, arcs.rows, label, resolution)
+    if placed is not None and graph.vertex_count > 0:
+        return _modularity_on_gpu(placed, arcs, label, resolution)
+    return query.modularity_of(graph, arcs.rows, label.astype(graph.targets.dtype), resolution)
+
+
+def _modularity_on_gpu(
+    placed: PlacedGraph, arcs: WeightedRows, label: Any, resolution: float
+) -> float:
+    from godwit.algorithms.communities.cuda_summary import modularity_on_gpu
+
+    placed.check_all_duplicated("modularity runs")
+    weighted = len(arcs.rows.weights) > 0
+    if weighted:
+        placed = query.with_integer_weights(placed, arcs.rows.weights)
+    return place_positions(placed).run_on_first(
+        lambda whole: modularity_on_gpu(whole, label, resolution, weighted=weighted)
+    )
 
 
 def _find(
@@ -272,7 +288,7 @@ def _find(
             if objective == "cpm":
                 quality = query.potts_quality(plain, arcs, label, resolution)
         _report(statistics, cores, len(maps) + 1)
-    return CommunitiesResult(plain, label, maps, value, quality, statistics)
+    return CommunitiesResult(plain, label, maps, value, quality, statistics, ResultLocation())
 
 
 def _first_level(
@@ -323,8 +339,8 @@ class _LabelRun:
         arcs: WeightedRows,
         devices: tuple[Device, ...],
         statistics: RunStatistics,
-    ) -> Array:
-        """Return a vertex of each vertex's community, or its label of CDLP, computed on the CPU."""
+    ) -> CommunitiesResult:
+        """Return what the CPU computes."""
         poll = make_poll(self.options)
         with statistics.phase("run"):
             level, factor = _first_level(graph, arcs, 0.0, "cdlp" if self.is_cdlp else "labels")
@@ -338,13 +354,24 @@ class _LabelRun:
                 label = np.arange(level.vertex_count, dtype=level.ids)
                 cores.move(level, label, rounds=self.iterations, last=0, random_ties=True)
                 label = cores.split(level, frozen(label))
+            numbered = by_size(label)
+            names = None
+            if self.is_cdlp:
+                names = np.empty(int(numbered.max(initial=-1)) + 1, label.dtype)
+                names[numbered] = label
+            value = query.modularity_of(graph, arcs.rows, numbered, 1.0)
         _report(statistics, cores, 1)
-        return label
+        return CommunitiesResult(
+            graph, numbered, [], value, value, statistics, self.options.location, names=names
+        )
 
-    def on_gpu(self, placed: PlacedGraph, arcs: WeightedRows, statistics: RunStatistics) -> Array:
+    def on_gpu(
+        self, placed: PlacedGraph, arcs: WeightedRows, statistics: RunStatistics
+    ) -> CommunitiesResult:
         """Return the same, computed on the first GPU."""
         from godwit.algorithms.communities.cuda import labels_on_gpu
 
+        graph = placed.graph
         placed.check_all_duplicated("label propagation runs")
         weighted = len(arcs.rows.weights) > 0
         if weighted:
@@ -360,6 +387,7 @@ class _LabelRun:
                     self.iterations,
                     self.seed,
                     self.options.gpu,
+                    self.options.location,
                     poll,
                 )
             )
@@ -368,4 +396,8 @@ class _LabelRun:
         statistics.rounds[:] = outcome.supersteps
         statistics.processed_items[0] = outcome.visited
         statistics.levels = 1
-        return outcome.label
+        found = outcome.summary
+        return CommunitiesResult(
+            graph, found.label, [], found.modularity, found.modularity, statistics,
+            self.options.location, found.sizes, found.names,
+        )  # fmt: skip

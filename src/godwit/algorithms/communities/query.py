@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.checks import checked_array
 from godwit.algorithms.communities import cpu
+from godwit.algorithms.communities.result import CommunitiesResult
 from godwit.algorithms.paths.weights import named_arc, uses_weights
+from godwit.arrays import computed_in_place, gpu_array, lies_on_gpu
 from godwit.dtypes import Array, as_float, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -163,6 +166,31 @@ def _integer_weights(graph: Graph, what: str) -> tuple[Array, int]:
     return frozen(scaled), shift
 
 
+def labels_below_n(labels: Any, graph: Graph, *, stay: bool) -> Any:
+    """Return the community of each vertex by numbers below n, given by any integers, or a result.
+
+    :param stay: labels that lie on a GPU stay there
+    :raises InputError: a wrong shape or dtype
+    """
+    n = graph.vertex_count
+    given = labels.label if isinstance(labels, CommunitiesResult) else labels
+    if not (stay and lies_on_gpu(given)):
+        return _below(checked_array(given, n, "labels", "iu"), n)
+    given = gpu_array(given)
+    if given.shape != (n,) or given.dtype.kind not in "iu":
+        raise InputError(
+            f"labels must be integers of shape ({n},), got {given.dtype} of shape {given.shape}"
+        )
+    return computed_in_place(given, lambda there: _below(there, n))
+
+
+def _below(label: Any, n: int) -> Any:
+    """Return the labels if they are numbers below n, else others in their places."""
+    if n == 0 or (int(label.min()) >= 0 and int(label.max()) < n):
+        return label
+    return np.unique(label, return_inverse=True)[1]
+
+
 def strengths(graph: Graph, rows: cpu.Rows) -> Array:
     """Return the sum of the weights of each vertex's out-arcs: int64 (n).
 
@@ -213,7 +241,7 @@ def modularity_of(graph: Graph, rows: cpu.Rows, label: Array, resolution: float)
     if total == 0:
         return math.nan
     threads = thread_count_for(len(rows.targets))
-    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads)))
+    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
     share = np.bincount(label, weights=strength) / total
     return inside / total - resolution * math.fsum(share * share)
 
@@ -245,5 +273,5 @@ def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution
         within = np.repeat(label, np.diff(graph.offsets)) == label[graph.targets]
         inside = int(rows.weights[within].sum() if len(rows.weights) else within.sum())
         return math.ldexp(inside, -weighted.exponent) - resolution * pairs
-    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads)))
+    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
     return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs / 2

@@ -25,6 +25,7 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import (
+    SMALL_ARCS,
     Rows,
     bits_of,
     first_row_at,
@@ -139,6 +140,7 @@ def forest_on_cpu(
     team: dict[str, Any] = {
         "threads": threads,
         "poll": None if poll is None else lambda: poll(int(progress[0])),
+        "brief": n + arcs < SMALL_ARCS,
     }
     order = KeyOrder.of(None if weights is None else weights.dtype, maximum)
     weighed = (rows.offsets, rows.targets, bits_of(weights), *order)
@@ -203,7 +205,9 @@ def marked_arcs(rows: Rows, marked: ForestMarks) -> Array:
 def _list_arcs(offsets: Array, marks: Array, ids: Array, sources: Array, threads: int) -> None:
     """Store marked arcs, ascending, and the vertices of their rows, unless ``sources`` is empty."""
     counts = np.zeros(threads, np.int64)
-    run_team(_list_marked, offsets, frozen(marks), counts, ids, sources, threads=threads)
+    given = (offsets, frozen(marks), counts, ids, sources)
+    brief = len(offsets) + int(offsets[-1]) < SMALL_ARCS
+    run_team(_list_marked, *given, threads=threads, brief=brief)
 
 
 def light_share(rows: Rows) -> float:

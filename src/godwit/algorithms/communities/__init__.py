@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from godwit.algorithms.checks import check_graph, checked_array
 from godwit.algorithms.communities import query
-from godwit.algorithms.communities.levels import Cores, Level, leiden_levels, louvain_levels
+from godwit.algorithms.communities.levels import Cores, Level, Steps, leiden_levels, louvain_levels
 from godwit.algorithms.communities.query import WeightedRows
 from godwit.algorithms.communities.result import CommunitiesResult, by_size
 from godwit.dtypes import Array, as_count, as_integer, frozen
@@ -37,11 +38,14 @@ from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import GraphArgument, add_placement
 from godwit.worker.solve import make_poll
 
+if TYPE_CHECKING:
+    from godwit.algorithms.communities.levels_cuda import GpuSteps
+
 _OBJECTIVES = ("modularity", "cpm")
 _VARIANTS = ("parts", "cdlp")
 _MOST_ITERATIONS = 1 << 20
 
-_Find = Callable[[Level, Cores], tuple[Array, list[Array]]]
+_Find = Callable[[Steps[Any]], tuple[Array, list[Array]]]
 """Find communities on the levels of a graph; return labels, and maps between levels."""
 
 
@@ -56,6 +60,7 @@ def louvain(
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> CommunitiesResult:
     """Find communities of high modularity, by Louvain's method.
 
@@ -89,8 +94,8 @@ def louvain(
     :raises RunTimeoutError: out of time
     """
     return _find(
-        "louvain", graph, resolution, "modularity", louvain_levels, weighted, seed, devices, timeout_s,
-        progress, trace,
+        "louvain", graph, resolution, "modularity", louvain_levels, weighted, seed, devices,
+        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress), trace,
     )  # fmt: skip
 
 
@@ -107,6 +112,7 @@ def leiden(
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> CommunitiesResult:
     """Find communities by Leiden's method.
 
@@ -136,11 +142,12 @@ def leiden(
         raise InputError(f"objective must be 'modularity' or 'cpm', got {shown(objective)}")
     iterations = as_count(iterations, "iterations", 1, _MOST_ITERATIONS)
 
-    def find(level: Level, cores: Cores) -> tuple[Array, list[Array]]:
-        return leiden_levels(level, cores, iterations)
+    def find(steps: Steps[Any]) -> tuple[Array, list[Array]]:
+        return leiden_levels(steps, iterations)
 
     return _find(
-        "leiden", graph, resolution, objective, find, weighted, seed, devices, timeout_s, progress, trace
+        "leiden", graph, resolution, objective, find, weighted, seed, devices,
+        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress), trace,
     )  # fmt: skip
 
 
@@ -196,7 +203,7 @@ def label_propagation(
     run = _LabelRun(variant == "cdlp", iterations, as_integer(seed, "seed"), options)
     with (
         recorded(trace, "label_propagation"),
-        query.on_gpus_or_threads(graph, devices, "label_propagation") as (plain, chosen, placed),
+        query.on_gpus_or_threads(graph, devices) as (plain, chosen, placed),
     ):
         check_options(chosen, options.gpu, "label propagation", OF_STEPS)
         statistics = _statistics(chosen, "label_propagation")
@@ -250,29 +257,101 @@ def modularity(
 
 def _find(
     name: str, graph: GraphArgument, resolution: Any, objective: str, find: _Find, weighted: Any,
-    seed: Any, devices: DevicesArgument, timeout_s: float | None, progress: ProgressArgument,
-    trace: TraceArgument,
+    seed: Any, devices: DevicesArgument, options: SolverOptions, trace: TraceArgument,
 ) -> CommunitiesResult:  # fmt: skip
     """Check arguments, find communities, and divide those that are not connected."""
-    options = query_options(timeout_s=timeout_s, progress=progress)
     resolution = query.as_resolution(resolution)
     seed = as_integer(seed, "seed")
-    plain, chosen = query.on_threads(graph, devices, name)
-    with recorded(trace, name):
+    with (
+        recorded(trace, name),
+        query.on_gpus_or_threads(graph, devices) as (plain, chosen, placed),
+    ):
+        check_options(chosen, options.gpu, name, OF_STEPS)
         statistics = _statistics(chosen, name)
         arcs = query.weighted_rows(plain, weighted, name)
-        poll = make_poll(options)
+        run = _LevelsRun(plain, arcs, resolution, objective, find, seed, options)
+        if placed is not None and plain.vertex_count > 0:
+            label, maps = run.on_gpu(placed, statistics)
+        else:
+            label, maps = run.on_threads(chosen, statistics)
         with statistics.phase("run"):
-            level, factor = _first_level(plain, arcs, resolution, objective)
-            cores = Cores(level, factor, seed, query.thread_limit(chosen), poll)
-            label, maps = find(level, cores)
-            label = by_size(cores.split(level, frozen(label)))
+            label = by_size(label)
             weight = resolution if objective == "modularity" else 1.0
             value = quality = query.modularity_of(plain, arcs.rows, label, weight)
             if objective == "cpm":
                 quality = query.potts_quality(plain, arcs, label, resolution)
-        _report(statistics, cores, len(maps) + 1)
+        if placed is not None:
+            add_placement(statistics, placed, graph)
     return CommunitiesResult(plain, label, maps, value, quality, statistics)
+
+
+@dataclass(frozen=True)
+class _LevelsRun:
+    """A run of Louvain's or Leiden's method."""
+
+    graph: Graph
+    arcs: WeightedRows
+    resolution: float
+    objective: str
+    find: _Find
+    seed: int
+    options: SolverOptions
+
+    def on_threads(
+        self, devices: tuple[Device, ...], statistics: RunStatistics
+    ) -> tuple[Array, list[Array]]:
+        """Return a vertex of each vertex's community, and maps between levels, computed on the CPU."""
+        poll = make_poll(self.options)
+        with statistics.phase("run"):
+            level, factor = _first_level(self.graph, self.arcs, self.resolution, self.objective)
+            cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
+            label, maps = self.find(cores)
+            label = cores.split(level, frozen(label))
+        _report(statistics, cores, len(maps) + 1)
+        return label, maps
+
+    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> tuple[Array, list[Array]]:
+        """Return the same, computed on the first GPU."""
+        from godwit.algorithms.communities.levels_cuda import GpuSteps, Scores
+
+        placed.check_all_duplicated(f"{statistics.solver} runs")
+        weighted = len(self.arcs.rows.weights) > 0
+        if weighted:
+            placed = query.with_integer_weights(placed, self.arcs.rows.weights)
+        poll = make_poll(self.options)
+        scores = Scores(
+            partial(_factor, self.arcs, self.resolution, self.objective),
+            weighted,
+            _is_one_way(self.graph, self.arcs),
+            self.objective == "cpm",
+        )
+        loops = 1 if self.graph.directed else 2
+
+        def run(whole: Any) -> tuple[GpuSteps, tuple[Array, list[Array]]]:
+            with whole.held():
+                steps = GpuSteps(whole, scores, loops, self.seed, self.options.gpu, poll)
+                return steps, self.find(steps)
+
+        places = place_positions(placed)
+        with statistics.phase("run"):
+            steps, (label, maps) = places.run_on_first(run)
+        statistics.begin_on(statistics.devices[:1])
+        statistics.split_run(steps.seconds)
+        _report(statistics, steps, len(maps) + 1)
+        return label, maps
+
+
+def _is_one_way(graph: Graph, arcs: WeightedRows) -> bool:
+    """Return True if rows do not have the reverse of each arc."""
+    return not is_symmetric(graph, weighted=len(arcs.rows.weights) > 0)
+
+
+def _factor(arcs: WeightedRows, resolution: float, objective: str, mass: int) -> float:
+    """Return the factor of the product of masses in a score (cpu.py).
+
+    :param mass: of all vertices
+    """
+    return arcs.scaled(resolution) if objective == "cpm" else resolution / max(1, mass)
 
 
 def _first_level(
@@ -280,25 +359,29 @@ def _first_level(
 ) -> tuple[Level, float]:
     """Return the level of the graph itself, and the factor of scores (cpu.py)."""
     none = frozen(np.empty(0, np.int64))
+    bound = len(arcs.rows.targets)
     if objective == "cdlp":
-        return Level(arcs.rows, (frozen(np.zeros(graph.vertex_count, np.int64)), none)), 0.0
+        zeros = frozen(np.zeros(graph.vertex_count, np.int64))
+        return Level(arcs.rows, (zeros, none), bound), 0.0
     strength = query.strengths(graph, arcs.rows)
-    one_way = not is_symmetric(graph, weighted=len(arcs.rows.weights) > 0)
+    one_way = _is_one_way(graph, arcs)
     rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
-    if objective == "cpm":
-        ones = frozen(np.ones(len(strength), np.int64))
-        return Level(rows, (ones, ones if one_way else none)), arcs.scaled(resolution)
+    bound = len(rows.targets)
     if objective == "labels":
-        return Level(rows, (strength, none)), 0.0
+        return Level(rows, (strength, none), bound), 0.0
     entering = query.in_strengths(arcs.rows) if one_way else none
-    return Level(rows, (strength, entering)), resolution / max(1, int(strength.sum()))
+    if objective == "cpm":
+        strength = frozen(np.ones(len(strength), np.int64))
+        entering = strength if one_way else none
+    factor = _factor(arcs, resolution, objective, int(strength.sum()))
+    return Level(rows, (strength, entering), bound), factor
 
 
 def _statistics(devices: tuple[Device, ...], name: str) -> RunStatistics:
     return RunStatistics(tuple(device.name for device in devices), name.replace("_", " "))
 
 
-def _report(statistics: RunStatistics, cores: Cores, levels: int) -> None:
+def _report(statistics: RunStatistics, cores: Cores | GpuSteps, levels: int) -> None:
     """Note the work of a run; threads share it, and the first device has the visits."""
     statistics.processed_items[0] = cores.visits
     statistics.rounds[:] = cores.rounds
@@ -335,9 +418,9 @@ class _LabelRun:
                     backward = query.weighted_rows(graph.reverse, False, "label_propagation").rows
                 label = cores.propagate(level, backward, self.iterations)
             else:
-                label = np.arange(level.vertex_count, dtype=level.ids)
-                cores.move(level, label, rounds=self.iterations, last=0, random_ties=True)
-                label = cores.split(level, frozen(label))
+                cores.begin_alone(level)
+                cores.move(level, rounds=self.iterations, last=0, random_ties=True)
+                label = cores.split(level, frozen(cores.label))
         _report(statistics, cores, 1)
         return label
 

@@ -1,0 +1,625 @@
+// Move vertices of a level to better communities, and refine communities: move_vertices and refine_communities of
+// cpu.py.
+//
+// A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes
+// supersteps of its own. In MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that
+// moved become active, as seen before this class moves; in MOVE_TAKE it moves. Weights are added up by community in
+// registers for TINY rows, and else in hash tables: in shared memory of a warp or of a block. The rows of hubs
+// are divided among all blocks, which add what their shared memory has to a table in global memory; MOVE_SCAN
+// divides the tables, and MOVE_CHOOSE compares what their pieces had.
+//
+// A refinement is one round in which all vertices are active, and only communities of one's own count.
+#pragma once
+
+#include "algorithms/communities/levels.cuh"
+
+// A community with its score. A larger score is better, then a smaller name.
+struct Candidate {
+    double score;
+    u32 label;
+
+    __device__ __forceinline__ void take(double other_score, u32 other) {
+        if (other_score > score || (other_score == score && other < label)) {
+            score = other_score;
+            label = other;
+        }
+    }
+};
+
+__device__ __forceinline__ Candidate no_candidate() {
+    return Candidate{amount_of(0xfff0000000000000ull), NO_LABEL};  // minus infinity
+}
+
+__device__ __forceinline__ Candidate warp_best(Candidate best) {
+    for (u32 step = WARP / 2; step > 0; step /= 2) {
+        const double score = __shfl_xor_sync(FULL_WARP, best.score, step);
+        const u32 label = __shfl_xor_sync(FULL_WARP, best.label, step);
+        best.take(score, label);
+    }
+    return best;
+}
+
+// What a vertex compares communities by.
+struct Visitor {
+    u32 v;
+    u32 id;
+    u32 own;
+    double share;  // factor * mass
+    double in_share;
+};
+
+// What a thread, a warp or a block has found for a vertex. `extra` is the weight to the vertex' own community:
+// without those of its vertices that are not counted.
+struct Choice {
+    Candidate best;
+    u64 extra;
+};
+
+struct BlockMemory {
+    Candidate best[WARP];
+    u64 extra[WARP];
+    u32 claimed;
+    u32 written;
+    u64 begin;
+};
+
+template <bool REFINES>
+struct Moves : Level {
+    u64 start;
+    u32 which;  // class
+    BlockMemory &shared;
+    unsigned char *bytes;
+
+    __device__ __forceinline__ Moves(const Level &level, BlockMemory &shared, unsigned char *bytes)
+        : Level(level),
+          start(level.block.state[START]),
+          which(static_cast<u32>(level.block.state[CLASS])),
+          shared(shared),
+          bytes(bytes) {}
+
+    __device__ __forceinline__ u32 end_of_bin(u32 bin) const {
+        return load_relaxed(arguments.counters->ends + bin);
+    }
+    __device__ __forceinline__ u32 begin_of_bin(u32 bin) const {
+        return bin ? end_of_bin(bin - 1) : 0;
+    }
+    __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
+        if (arcs <= TINY_ARCS) return ROW_TINY;
+        if (arcs <= WARP_ARCS) return ROW_WARP;
+        return is_long(arcs) ? ROW_HUB : ROW_BLOCK;
+    }
+
+    __device__ __forceinline__ Visitor visitor(u32 v) const {
+        Visitor at{v, id_of(v), arguments.label[v], 0, 0};
+        at.share =
+            __dmul_rn(arguments.factor, static_cast<double>(static_cast<i64>(arguments.mass[v])));
+        if (arguments.in_mass)
+            at.in_share = __dmul_rn(arguments.factor,
+                                    static_cast<double>(static_cast<i64>(arguments.in_mass[v])));
+        return at;
+    }
+
+    // The same operations in the same order as _penalty of cpu.py.
+    __device__ __forceinline__ double penalty(const Visitor &at, u64 there, u64 entering) const {
+        const double leaving = static_cast<double>(static_cast<i64>(there));
+        if (!arguments.in_mass) return __dmul_rn(at.share, leaving);
+        return __dadd_rn(__dmul_rn(at.share, static_cast<double>(static_cast<i64>(entering))),
+                         __dmul_rn(at.in_share, leaving));
+    }
+    __device__ __forceinline__ double own_penalty(const Visitor &at) const {
+        const u64 there = arguments.total[at.own] - arguments.mass[at.v];
+        const u64 entering =
+            arguments.in_mass ? arguments.in_total[at.own] - arguments.in_mass[at.v] : 0;
+        return penalty(at, there, entering);
+    }
+
+    // The community, or part, that a neighbour counts for; its weight becomes 0 if it counts for none.
+    __device__ __forceinline__ u32 name_of(const Visitor &at, u32 u, Sum &weight) const {
+        if (u == at.v) weight = 0;
+        const u32 label = arguments.label[u];
+        if constexpr (REFINES) {
+            if (label != at.own) {
+                weight = 0;
+                return NO_LABEL;
+            }
+            return arguments.part[u];
+        }
+        return label;
+    }
+
+    // Compare a community with the best.
+    __device__ __forceinline__ void consider(const Visitor &at, u32 name, u64 sum,
+                                             Choice &choice) const {
+        const u64 *totals = REFINES ? arguments.part_total : arguments.total;
+        const u64 *in_totals = REFINES ? arguments.in_part_total : arguments.in_total;
+        if constexpr (REFINES) {
+            choice.extra += sum;
+            // A part that has grown does not move; nor does one of another class, in this superstep.
+            if (!arguments.grown[name] && class_of(name, start) == which) return;
+        } else if (name == at.own) {
+            choice.extra += sum;
+            return;
+        }
+        const u64 entering = arguments.in_mass ? in_totals[name] : 0;
+        const double score = __dsub_rn(static_cast<double>(static_cast<i64>(sum)),
+                                       penalty(at, totals[name], entering));
+        choice.best.take(score, name);
+    }
+
+    // The community that a vertex moves to, or NO_LABEL.
+    __device__ __forceinline__ u32 decision(const Visitor &at, const Choice &choice) const {
+        const double weight = static_cast<double>(static_cast<i64>(choice.extra));
+        const double against = own_penalty(at);
+        if constexpr (REFINES) {
+            const bool is_connected = weight >= against;
+            return is_connected && choice.best.score > 0 ? choice.best.label : NO_LABEL;
+        }
+        u32 found = at.own;
+        double score = __dsub_rn(weight, against);
+        if (choice.best.score > score) {
+            found = choice.best.label;
+            score = choice.best.score;
+        }
+        if (score < 0 && arguments.total[at.id] == 0 &&
+            !(arguments.in_mass && arguments.in_total[at.id]))
+            found = at.id;  // alone, in a community that is empty
+        return found == at.own ? NO_LABEL : found;
+    }
+
+    // Parts that others have joined stay.
+    __device__ __forceinline__ bool stays(const Visitor &at) const {
+        return REFINES && arguments.grown[at.id];
+    }
+
+    __device__ __forceinline__ u32 thread_choose(u32 v) const {
+        const Visitor at = visitor(v);
+        if (stays(at)) return NO_LABEL;
+        const Row row = row_of(v);
+        const u32 arcs = static_cast<u32>(row.arcs);
+        u32 name[TINY_ARCS];
+        Sum weight[TINY_ARCS];
+#pragma unroll
+        for (u32 i = 0; i < TINY_ARCS; i++) {
+            name[i] = NO_LABEL;
+            weight[i] = 0;
+            if (i < arcs) name[i] = thread_arc(row, i, weight[i]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < TINY_ARCS; i++)
+            if (i < arcs) name[i] = name_of(at, name[i], weight[i]);
+        Choice choice{no_candidate(), 0};
+#pragma unroll
+        for (u32 i = 0; i < TINY_ARCS; i++) {
+            if (i >= arcs || !weight[i]) continue;
+            u64 sum = 0;
+            bool is_first = true;
+#pragma unroll
+            for (u32 j = 0; j < TINY_ARCS; j++) {
+                if (name[j] != name[i]) continue;
+                sum += weight[j];
+                if (j < i && weight[j]) is_first = false;
+            }
+            if (is_first) consider(at, name[i], sum, choice);
+        }
+        return decision(at, choice);
+    }
+
+    // Add arcs of a row to an empty table; `threads` threads share the work, and `sync` orders them.
+    template <class Sync>
+    __device__ __forceinline__ void add_arcs(const SumTable &table, const Visitor &at,
+                                             const Row &row, u64 first, u64 end, u32 thread,
+                                             u32 threads, Sync sync) const {
+        for (u32 slot = thread; slot <= table.mask; slot += threads) table.clear(slot);
+        sync();
+        for (u64 number = first + thread; number < end; number += threads) {
+            Sum weight;
+            const u32 u = thread_arc(row, number, weight);
+            const u32 name = name_of(at, u, weight);
+            if (weight) table.add(name, weight);
+        }
+        sync();
+    }
+    __device__ __forceinline__ Choice look_through(const SumTable &table, const Visitor &at,
+                                                   u32 first, u32 end, u32 threads) const {
+        Choice choice{no_candidate(), 0};
+        for (u32 slot = first; slot < end; slot += threads) {
+            const u32 name = load_system(table.keys + slot);
+            if (name != NO_LABEL) consider(at, name, load_system(table.sums + slot), choice);
+        }
+        return choice;
+    }
+
+    __device__ __forceinline__ void warp_choose(const SumTable &table, u32 place) const {
+        const Visitor at = visitor(arguments.order[place]);
+        u32 found = NO_LABEL;
+        if (!stays(at)) {
+            const Row row = row_of(at.v);
+            const SumTable part{table.keys, table.sums, slots_for(row.arcs) - 1};
+            add_arcs(part, at, row, 0, row.arcs, lane_id(), WARP, [] { __syncwarp(); });
+            Choice choice = look_through(part, at, lane_id(), part.mask + 1, WARP);
+            choice.best = warp_best(choice.best);
+            choice.extra = lanes_sum(choice.extra);
+            found = decision(at, choice);
+        }
+        if (lane_id() == 0) arguments.chosen[place] = found;
+        __syncwarp();
+    }
+
+    // Return the choice of all threads of the block, to its first warp.
+    __device__ __forceinline__ Choice block_choice(Choice choice) const {
+        choice.best = warp_best(choice.best);
+        choice.extra = lanes_sum(choice.extra);
+        if (lane_id() == 0) {
+            shared.best[warp_id()] = choice.best;
+            shared.extra[warp_id()] = choice.extra;
+        }
+        __syncthreads();
+        if (warp_id() == 0) {
+            const bool is_there = lane_id() < blockDim.x / WARP;
+            choice.best = warp_best(is_there ? shared.best[lane_id()] : no_candidate());
+            choice.extra = lanes_sum(is_there ? shared.extra[lane_id()] : u64(0));
+        }
+        __syncthreads();
+        return choice;
+    }
+
+    __device__ __forceinline__ SumTable block_table(u64 arcs) const {
+        Sum *sums = reinterpret_cast<Sum *>(bytes);
+        return SumTable{reinterpret_cast<u32 *>(sums + arguments.block_slots), sums,
+                        slots_for(arcs) - 1};
+    }
+
+    __device__ __forceinline__ void block_choose(u32 place) const {
+        const Visitor at = visitor(arguments.order[place]);
+        u32 found = NO_LABEL;
+        if (!stays(at)) {
+            const Row row = row_of(at.v);
+            const SumTable table = block_table(row.arcs);
+            add_arcs(table, at, row, 0, row.arcs, threadIdx.x, blockDim.x, [] { __syncthreads(); });
+            const Choice choice =
+                block_choice(look_through(table, at, threadIdx.x, table.mask + 1, blockDim.x));
+            if (warp_id() == 0) found = decision(at, choice);
+        }
+        if (threadIdx.x == 0) arguments.chosen[place] = found;
+    }
+
+    // Hubs: call visit(hub, place, piece) for the block's pieces of the rows, or tables, of the next hubs of the
+    // class, as many as have tables. `pieces_of` says how many a row has.
+    template <class PiecesOf, class Visit>
+    __device__ __forceinline__ void block_each_piece(PiecesOf pieces_of, Visit visit) const {
+        const u32 bin = which * KINDS + ROW_HUB, lane = lane_id();
+        const u32 begin = begin_of_bin(bin) + static_cast<u32>(block.state[HUB]);
+        const u32 hubs = min(arguments.hubs, end_of_bin(bin) - begin);
+        u32 pieces = 0;
+        if (lane < hubs) pieces = pieces_of(row_of(arguments.order[begin + lane]).arcs);
+        const u32 end = warp_sum_up_to(pieces);
+        const u32 all = __shfl_sync(FULL_WARP, end, WARP - 1);
+        for (u32 piece = team.block; piece < all; piece += team.blocks) {
+            const u32 hub = warp_lane_of(end, piece);
+            visit(hub, begin + hub, piece - __shfl_sync(FULL_WARP, end - pieces, hub));
+        }
+    }
+    __device__ __forceinline__ SumTable hub_table(u32 hub, u64 arcs) const {
+        const u64 first = hub * arguments.hub_slots;
+        return SumTable{arguments.hub_keys + first, arguments.hub_sums + first,
+                        slots_for(arcs) - 1};
+    }
+    __device__ __forceinline__ HubPart *hub_part(u32 hub, u32 piece) const {
+        return arguments.hub_parts + hub * (arguments.hub_slots / arguments.block_slots) + piece;
+    }
+
+    __device__ __forceinline__ void block_sum_hubs() const {
+        const u64 most = arguments.block_slots / 4;
+        const auto pieces_of = [&](u64 arcs) { return static_cast<u32>((arcs + most - 1) / most); };
+        block_each_piece(pieces_of, [&](u32 hub, u32 place, u32 piece) {
+            const Visitor at = visitor(arguments.order[place]);
+            if (stays(at)) return;
+            const Row row = row_of(at.v);
+            const SumTable table = block_table(most), all = hub_table(hub, row.arcs);
+            add_arcs(table, at, row, piece * most, min(row.arcs, (piece + 1) * most), threadIdx.x,
+                     blockDim.x, [] { __syncthreads(); });
+            for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) {
+                const u32 name = load_system(table.keys + slot);
+                if (name != NO_LABEL) all.add(name, load_system(table.sums + slot));
+            }
+            __syncthreads();
+        });
+    }
+    __device__ __forceinline__ u32 table_pieces(u64 arcs) const {
+        return (slots_for(arcs) + arguments.block_slots - 1) / arguments.block_slots;
+    }
+    // Look through pieces of tables, and clear them.
+    __device__ __forceinline__ void block_scan_hubs() const {
+        const auto pieces_of = [&](u64 arcs) { return table_pieces(arcs); };
+        block_each_piece(pieces_of, [&](u32 hub, u32 place, u32 piece) {
+            const Visitor at = visitor(arguments.order[place]);
+            if (stays(at)) return;
+            const SumTable table = hub_table(hub, row_of(at.v).arcs);
+            const u32 begin = piece * arguments.block_slots;
+            const u32 end = min(table.mask + 1, begin + arguments.block_slots);
+            const Choice choice =
+                block_choice(look_through(table, at, begin + threadIdx.x, end, blockDim.x));
+            if (threadIdx.x == 0)
+                *hub_part(hub, piece) = HubPart{choice.best.score, choice.extra, choice.best.label};
+            for (u32 slot = begin + threadIdx.x; slot < end; slot += blockDim.x) table.clear(slot);
+        });
+    }
+    __device__ __forceinline__ void team_choose_hubs() const {
+        const u32 bin = which * KINDS + ROW_HUB;
+        const u32 begin = begin_of_bin(bin) + static_cast<u32>(block.state[HUB]);
+        const u32 hubs = min(arguments.hubs, end_of_bin(bin) - begin);
+        for (u64 hub = team.warp(); hub < hubs; hub += team.warps()) {
+            const u32 place = begin + static_cast<u32>(hub);
+            const Visitor at = visitor(arguments.order[place]);
+            u32 found = NO_LABEL;
+            if (!stays(at)) {
+                const u32 pieces = table_pieces(row_of(at.v).arcs);
+                Choice choice{no_candidate(), 0};
+                for (u32 piece = lane_id(); piece < pieces; piece += WARP) {
+                    const HubPart part = *hub_part(static_cast<u32>(hub), piece);
+                    choice.best.take(part.score, static_cast<u32>(part.label));
+                    choice.extra += part.extra;
+                }
+                __syncwarp();
+                choice.best = warp_best(choice.best);
+                choice.extra = lanes_sum(choice.extra);
+                found = decision(at, choice);
+            }
+            if (lane_id() == 0) arguments.chosen[place] = found;
+        }
+    }
+
+    __device__ __forceinline__ void block_decide() const {
+        const u32 bin = which * KINDS;
+        if (end_of_bin(bin + ROW_HUB) > begin_of_bin(bin + ROW_HUB)) block_sum_hubs();
+        if (block.state[HUB]) return;
+        const u32 block_begin = begin_of_bin(bin + ROW_BLOCK),
+                  block_end = end_of_bin(bin + ROW_BLOCK);
+        while (block_begin < block_end) {  // blocks claim them one by one
+            if (threadIdx.x == 0)
+                shared.claimed =
+                    block_begin + static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
+            __syncthreads();
+            const u32 place = shared.claimed;
+            __syncthreads();
+            if (place >= block_end) break;
+            block_choose(place);
+        }
+        const SumTable all = block_table(0);
+        const u32 own = warp_id() * WARP_SLOTS;
+        const SumTable table{all.keys + own, all.sums + own, 0};
+        const u32 warp_end = end_of_bin(bin + ROW_WARP);
+        for (u64 place = begin_of_bin(bin + ROW_WARP) + team.warp(); place < warp_end;
+             place += team.warps())
+            warp_choose(table, static_cast<u32>(place));
+        const u64 end = end_of_bin(bin + ROW_TINY);
+        for (u64 place = begin_of_bin(bin + ROW_TINY) + team.thread(); place < end;
+             place += team.threads())
+            arguments.chosen[place] = thread_choose(arguments.order[place]);
+    }
+
+    // Activate the neighbours in other communities of the vertices of a class that moved.
+    __device__ __forceinline__ void activate(u32 place, u32 thread, u32 threads) const {
+        if (arguments.chosen[place] == NO_LABEL) return;
+        const u32 v = arguments.order[place];
+        const Row row = row_of(v);
+        const u32 own = arguments.label[v];
+        for (u64 number = thread; number < row.arcs; number += threads) {
+            Sum weight;
+            const u32 u = thread_arc(row, number, weight);
+            if (arguments.label[u] != own) store_system(arguments.active + u, 1u);
+        }
+    }
+    __device__ __forceinline__ void team_activate(u32 before) const {
+        const u32 bin = before * KINDS;
+        const u32 block_end = end_of_bin(bin + ROW_BLOCK), warp_end = end_of_bin(bin + ROW_WARP);
+        for (u32 place = begin_of_bin(bin) + team.block; place < block_end; place += team.blocks)
+            activate(place, threadIdx.x, blockDim.x);
+        for (u64 place = block_end + team.warp(); place < warp_end; place += team.warps())
+            activate(static_cast<u32>(place), lane_id(), WARP);
+        const u64 end = end_of_bin(bin + ROW_TINY);
+        for (u64 place = warp_end + team.thread(); place < end; place += team.threads())
+            activate(static_cast<u32>(place), 0, 1);
+    }
+
+    __device__ __forceinline__ void thread_move_mass(u64 *totals, u32 from, u32 to,
+                                                     u64 mass) const {
+        if (mass == 0) return;
+        atomicAdd(totals + from, 0 - mass);
+        atomicAdd(totals + to, mass);
+    }
+    __device__ __forceinline__ void team_take() const {
+        const u64 end = end_of_bin(which * KINDS + KINDS - 1);
+        u64 moves = 0;
+        for (u64 place = begin_of_bin(which * KINDS) + team.thread(); place < end;
+             place += team.threads()) {
+            const u32 v = arguments.order[place], to = arguments.chosen[place];
+            arguments.active[v] = 0;
+            if (to == NO_LABEL) continue;
+            u32 *names = REFINES ? arguments.part : arguments.label;
+            const u32 from = names[v];
+            names[v] = to;
+            if (REFINES) store_system(arguments.grown + to, 1u);
+            thread_move_mass(REFINES ? arguments.part_total : arguments.total, from, to,
+                             arguments.mass[v]);
+            if (arguments.in_mass)
+                thread_move_mass(REFINES ? arguments.in_part_total : arguments.in_total, from, to,
+                                 arguments.in_mass[v]);
+            moves += 1;
+        }
+        __syncwarp();
+        warp_count(block, MOVES, moves);
+    }
+
+    __device__ __forceinline__ void team_begin() const {
+        team_each(arguments.count, [&](u32 v) {
+            arguments.active[v] = row_of(v).arcs > 0;
+            if constexpr (REFINES) {
+                const u32 id = id_of(v);
+                arguments.part[v] = id;
+                arguments.grown[v] = 0;
+                arguments.part_total[id] = arguments.mass[v];
+                if (arguments.in_mass) arguments.in_part_total[id] = arguments.in_mass[v];
+            }
+        });
+        for (u64 slot = team.thread(); slot < arguments.hubs * arguments.hub_slots;
+             slot += team.threads())
+            SumTable{arguments.hub_keys, arguments.hub_sums, 0}.clear(static_cast<u32>(slot));
+        if (team.block == 0)
+            for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
+                arguments.counters->bins[0][bin] = 0;
+    }
+
+    __device__ __forceinline__ u32 bin_of(u32 v) const {
+        return class_of(id_of(v), start) * KINDS + kind_of(row_of(v).arcs);
+    }
+    // Call visit(v) for the active vertices in the block's range; threads come one by one.
+    template <class Visit>
+    __device__ __forceinline__ void block_active(Visit visit) const {
+        const u64 end = block_end(arguments.count);
+        for (u64 v = block_begin(arguments.count) + threadIdx.x; v < end; v += blockDim.x)
+            if (arguments.active[v]) visit(static_cast<u32>(v));
+    }
+    // Count the block's active vertices by bins, and reserve places in them.
+    __device__ __forceinline__ void block_count() const {
+        u32 *counts = reinterpret_cast<u32 *>(bytes);
+        const u32 bins = arguments.classes * KINDS, parity = block.state[ROUND] & 1;
+        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) counts[bin] = 0;
+        __syncthreads();
+        u64 visited = 0;
+        block_active([&](u32 v) {
+            atomicAdd(counts + bin_of(v), 1u);
+            visited += 1;
+        });
+        __syncthreads();
+        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) {
+            const u32 count = counts[bin];
+            u32 first = 0;
+            if (count) first = atomicAdd(arguments.counters->bins[parity] + bin, count);
+            arguments.firsts[team.block * MOST_BINS + bin] = first;
+        }
+        __syncthreads();
+        warp_count(block, VISITED, REFINES ? 0 : visited);
+        warp_count(block, MOVES, visited);
+    }
+    // List them.
+    __device__ __forceinline__ void block_list() const {
+        u32 *places = reinterpret_cast<u32 *>(bytes);
+        const u32 bins = arguments.classes * KINDS, parity = block.state[ROUND] & 1;
+        if (warp_id() == 0) {
+            u32 before = 0;
+            for (u32 base = 0; base < bins; base += WARP) {
+                const u32 bin = base + lane_id();
+                const u32 count = bin < bins ? arguments.counters->bins[parity][bin] : 0;
+                const u32 end = before + warp_sum_up_to(count);
+                if (bin < bins) {
+                    places[bin] = end - count + arguments.firsts[team.block * MOST_BINS + bin];
+                    if (team.block == 0) arguments.counters->ends[bin] = end;
+                }
+                before = __shfl_sync(FULL_WARP, end, WARP - 1);
+            }
+        }
+        if (team.block == 0)
+            for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
+                arguments.counters->bins[parity ^ 1][bin] = 0;
+        __syncthreads();
+        block_active([&](u32 v) { arguments.order[atomicAdd(places + bin_of(v), 1u)] = v; });
+    }
+
+    __device__ __forceinline__ void run(u32 phase) const {
+        const u32 before = static_cast<u32>(block.state[PREVIOUS]);
+        switch (phase) {
+            case MOVE_BEGIN:
+                team_begin();
+                break;
+            case MOVE_COUNT:
+                block_count();
+                break;
+            case MOVE_LIST:
+                block_list();
+                break;
+            case MOVE_DECIDE:
+                if (which != NO_CLASS) block_decide();
+                if (before != NO_CLASS && block.state[HUB] == 0) team_activate(before);
+                break;
+            case MOVE_SCAN:
+                block_scan_hubs();
+                break;
+            case MOVE_CHOOSE:
+                team_choose_hubs();
+                break;
+            case MOVE_TAKE:
+                team_take();
+                break;
+        }
+    }
+};
+
+// The next superstep of a round: that of the next class that has vertices, or the last of activation.
+__device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
+                                                 u32 which) {
+    const u32 *ends = arguments.counters->ends;
+    u32 begin = which ? load_relaxed(ends + which * KINDS - 1) : 0;
+    state[HUB] = 0;
+    for (; which < arguments.classes; which++) {
+        const u32 end = load_relaxed(ends + which * KINDS + KINDS - 1);
+        if (end > begin) {
+            state[CLASS] = which;
+            return MOVE_DECIDE;
+        }
+        begin = end;
+    }
+    state[CLASS] = NO_CLASS;
+    const bool is_last = state[MOVED] <= state[ENOUGH] || state[ROUND] + 1 >= state[ROUNDS];
+    if (state[PREVIOUS] != NO_CLASS && !is_last) return MOVE_DECIDE;
+    state[ROUND] += 1;
+    if (is_last) return STOP;
+    state[START] = thread_mix(state[SEED] + state[ROUND]);
+    state[MOVED] = 0;
+    return MOVE_COUNT;
+}
+
+__device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u32 phase,
+                                                   const Sums &sums, u64 *state) {
+    switch (phase) {
+        case MOVE_BEGIN:
+            state[ROUND] = state[MOVED] = 0;
+            state[START] = thread_mix(state[SEED]);
+            return MOVE_COUNT;
+        case MOVE_COUNT:
+            if (sums.counts[MOVES] == 0) {
+                state[ROUND] += 1;
+                return STOP;
+            }
+            return MOVE_LIST;
+        case MOVE_LIST:
+            state[PREVIOUS] = NO_CLASS;
+            return thread_next_class(arguments, state, 0);
+        case MOVE_DECIDE: {
+            const u32 which = static_cast<u32>(state[CLASS]);
+            if (which == NO_CLASS) {
+                state[PREVIOUS] = NO_CLASS;
+                return thread_next_class(arguments, state, arguments.classes);
+            }
+            const u32 begin =
+                which ? load_relaxed(arguments.counters->ends + which * KINDS - 1) : 0;
+            const u32 end = load_relaxed(arguments.counters->ends + which * KINDS + ROW_HUB);
+            return end > begin ? MOVE_SCAN : MOVE_TAKE;
+        }
+        case MOVE_SCAN:
+            return MOVE_CHOOSE;
+        case MOVE_CHOOSE: {
+            const u32 which = static_cast<u32>(state[CLASS]);
+            const u32 begin =
+                which ? load_relaxed(arguments.counters->ends + which * KINDS - 1) : 0;
+            const u32 end = load_relaxed(arguments.counters->ends + which * KINDS + ROW_HUB);
+            state[HUB] += arguments.hubs;
+            return begin + state[HUB] < end ? MOVE_DECIDE : MOVE_TAKE;
+        }
+        case MOVE_TAKE:
+            state[MOVED] += sums.counts[MOVES];
+            state[PREVIOUS] = sums.counts[MOVES] && !state[REFINES] ? state[CLASS] : NO_CLASS;
+            return thread_next_class(arguments, state, static_cast<u32>(state[CLASS]) + 1);
+    }
+    return STOP;
+}

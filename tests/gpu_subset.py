@@ -259,7 +259,7 @@ def run_truss(devices: list[str]) -> None:
 
 
 def run_communities(devices: list[str]) -> None:
-    """Label propagation: rows of all tables, weighted and not, directed and not."""
+    """Label propagation, Louvain, Leiden: rows of all tables, weighted and not, directed and not."""
     wide: Any = gw.generators.rmat(9, 12, seed=1)
     graphs = {
         "wide": wide,
@@ -275,6 +275,10 @@ def run_communities(devices: list[str]) -> None:
             for gpu in (gw.GpuOptions(), ExperimentOptions(blocks=2, threads=64)):
                 found = gw.label_propagation(graph, devices=devices, gpu=gpu, **settings).label
                 check(f"labels {name}, {variant}, {gpu=}", found, wanted)
+        wanted = gw.leiden(graph, iterations=1, devices="cpu").label
+        for gpu in (gw.GpuOptions(), ExperimentOptions(blocks=2, threads=64)):
+            found = gw.leiden(graph, iterations=1, devices=devices, gpu=gpu).label
+            check(f"leiden {name}, {gpu=}", found, wanted)
 
 
 def run_strong(devices: list[str]) -> None:

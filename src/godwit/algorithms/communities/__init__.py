@@ -259,7 +259,7 @@ def _find(
     name: str, graph: GraphArgument, resolution: Any, objective: str, find: _Find, weighted: Any,
     seed: Any, devices: DevicesArgument, options: SolverOptions, trace: TraceArgument,
 ) -> CommunitiesResult:  # fmt: skip
-    """Check arguments, find communities, and divide those that are not connected."""
+    """Check arguments, and find communities."""
     resolution = query.as_resolution(resolution)
     seed = as_integer(seed, "seed")
     with (
@@ -306,7 +306,6 @@ class _LevelsRun:
             level, factor = _first_level(self.graph, self.arcs, self.resolution, self.objective)
             cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
             label, maps = self.find(cores)
-            label = cores.split(level, frozen(label))
         _report(statistics, cores, len(maps) + 1)
         return label, maps
 

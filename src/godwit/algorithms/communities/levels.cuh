@@ -51,7 +51,10 @@ enum LevelPhase : u32 {
     RENAME_CLEAR,  // renaming.cuh
     RENAME_LIFT,   // new vertices get the communities of their members
     RENAME_FIRST,  // find the smallest vertex of each community
-    RENAME_WRITE   // name communities by it
+    RENAME_WRITE,  // name communities by it
+    SPLIT_BEGIN,   // each vertex of the first level is a tree
+    SPLIT_JOIN,    // join the ends of arcs within communities
+    SPLIT_NAME     // name connected parts by roots
 };
 
 // Words of control->state.
@@ -172,7 +175,7 @@ struct Arguments {
     u32 above_count;  // of the next level
     u32 names;        // communities are below it
     u32 hubs;         // tables
-    u32 classes;
+    u32 classes;      // a power of two
     u32 block_slots;
     u32 loops;    // times that arcs from a vertex to itself count
     u32 is_unit;  // masses are 1
@@ -244,7 +247,7 @@ struct Level {
         return static_cast<u32>((leaves ? arguments.targets : arguments.in_targets)[arc]);
     }
     __device__ __forceinline__ u32 class_of(u32 id, u64 start) const {
-        return static_cast<u32>(thread_mix(start ^ id) % arguments.classes);
+        return static_cast<u32>(thread_mix(start ^ id)) & (arguments.classes - 1);
     }
     __device__ __forceinline__ bool is_long(u64 arcs) const {
         return 2 * arcs > arguments.block_slots;

@@ -247,8 +247,11 @@ class Cores:
         return level.above
 
     def communities(self) -> Array:
-        """Return a vertex of the community of each vertex of the first level."""
-        return self.label
+        """Return a vertex of the community of each vertex of the first level.
+
+        Communities that are not connected are divided.
+        """
+        return self.split(self.first, frozen(self.label))
 
     def propagate(self, level: Level, backward: cpu.Rows | None, iterations: int) -> Array:
         """Return the label of each vertex after iterations of synchronous label propagation.
@@ -326,7 +329,10 @@ class Steps(Protocol[StepLevel]):
         """Return, on the host, the vertex of the next level of each vertex of a level."""
 
     def communities(self) -> Array:
-        """Return, on the host, a vertex of the community of each vertex of the first level."""
+        """Return, on the host, a vertex of the community of each vertex of the first level.
+
+        Communities that are not connected are divided.
+        """
 
 
 def louvain_levels(steps: Steps[StepLevel]) -> tuple[Array, list[Array]]:

@@ -71,8 +71,8 @@ class Phase(IntEnum):
         FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_SCAN,
         MOVE_CHOOSE, MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
         JOIN_COUNT, JOIN_LAYOUT, JOIN_PLACES, JOIN_MEMBERS, JOIN_ROWS, JOIN_BIGS, JOIN_END,
-        RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE,
-    ) = range(26)  # fmt: skip
+        RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_JOIN, SPLIT_NAME,
+    ) = range(29)  # fmt: skip
 
 
 class Word(IntEnum):
@@ -405,32 +405,32 @@ class GpuSteps:
 
     def vertices_above(self, level: GpuLevel) -> Array:
         """Return, on the host, the vertex of the next level of each vertex of a level."""
-        ids = self._placement.graph.targets.dtype
         array = self._plan.arrays.of(level.number)["map"]
         if level.number == 0:
-            found, seconds = deliver_vertices(
-                self._placement, array, np.int32, ResultLocation(), result_dtype=ids
-            )
-        else:
-            found, seconds = deliver_items(
-                self._plan.part,
-                self._pointer(array),
-                level.vertex_count,
-                np.int32,
-                ResultLocation(),
-            )
+            return self._delivered(array)
+        found, seconds = deliver_items(
+            self._plan.part, self._pointer(array), level.vertex_count, np.int32, ResultLocation()
+        )
         self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
-        result: Array = found.astype(ids, copy=False)
+        result: Array = found.astype(self._placement.graph.targets.dtype, copy=False)
         return result
 
     def communities(self) -> Array:
-        """Return, on the host, a vertex of the community of each vertex of the first level."""
-        shared = self._plan.arrays.shared
-        (array,) = (
-            shared[name]
-            for name in ("label", "other")
-            if self._pointer(shared[name]) == int(self._arguments["label"])
-        )
+        """Return, on the host, a vertex of the community of each vertex of the first level.
+
+        Communities that are not connected are divided.
+        """
+        self._enter(self.first)
+        self._run(Phase.SPLIT_BEGIN)
+        return self._delivered(self._of("other"))
+
+    def _of(self, name: str) -> DeviceArray:
+        """Return the array of labels that a member of the arguments points to."""
+        arrays = [self._plan.arrays.shared[one] for one in ("label", "other")]
+        return next(one for one in arrays if self._pointer(one) == int(self._arguments[name]))
+
+    def _delivered(self, array: DeviceArray) -> Array:
+        """Return values of the vertices of the first level, on the host."""
         found, seconds = deliver_vertices(
             self._placement, array, np.int32, ResultLocation(),
             result_dtype=self._placement.graph.targets.dtype,

@@ -1,8 +1,9 @@
 // Take communities to the next level, or down from it, named by their smallest vertex: _representatives of
-// levels.py.
+// levels.py. In the end, divide those that are not connected: split_communities of cpu.py.
 #pragma once
 
 #include "algorithms/communities/aggregation.cuh"
+#include "algorithms/communities/connected.cuh"
 
 struct Renaming : Level {
     __device__ __forceinline__ explicit Renaming(const Level &level) : Level(level) {}
@@ -41,16 +42,55 @@ struct Renaming : Level {
                         arguments.in_other_total[id] = is_smallest ? arguments.in_total[name] : 0;
                 });
                 break;
+            case SPLIT_BEGIN:
+                team_each(arguments.count, [&](u32 v) { arguments.part[v] = v; });
+                if (team.thread() == 0) thread_forget_long_rows();
+                break;
+            case SPLIT_JOIN:
+                team_split();
+                break;
+            case SPLIT_NAME:
+                team_each(arguments.count, [&](u32 v) {
+                    arguments.other[v] = id_of(Forest{arguments.part}.root_of(v));
+                });
+                break;
         }
     }
+    __device__ __forceinline__ void team_split() const;
 };
+
+// The visitor of all rows that joins the ends of arcs within communities.
+struct JoinEnds {
+    const Arguments &arguments;
+
+    template <u32 ARCS>
+    __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
+                                               const bool (&there)[ARCS]) const {
+        u32 target[ARCS];
+        bool joins[ARCS];
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++)
+            target[i] = there[i] ? static_cast<u32>(arguments.targets[arcs[i]]) : 0;
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++)
+            joins[i] = there[i] && (arguments.in_begins || target[i] < rows[i]) &&
+                       arguments.label[target[i]] == arguments.label[rows[i]];
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++)
+            if (joins[i]) Forest{arguments.part}.thread_join(rows[i], target[i]);
+    }
+};
+
+__device__ __forceinline__ void Renaming::team_split() const {
+    team_visit_arcs(false, JoinEnds{arguments});
+}
 
 __device__ __forceinline__ u32 thread_decide_levels(const Arguments &arguments, u32 phase,
                                                     const Sums &sums, u64 *state) {
     const LevelCounters &counters = *arguments.counters;
     if (phase >= RENAME_CLEAR) {
         if (phase == RENAME_CLEAR && !arguments.lifts) return RENAME_FIRST;
-        return phase == RENAME_WRITE ? STOP : phase + 1;
+        return phase == RENAME_WRITE || phase == SPLIT_NAME ? STOP : phase + 1;
     }
     if (phase >= GROUP_CLEAR) return thread_decide_joins(arguments, phase, sums, state);
     if (phase >= MOVE_BEGIN) return thread_decide_moves(arguments, phase, sums, state);

@@ -75,7 +75,7 @@ struct Aggregation : Level {
             arguments.room[c] = 0;
             const u32 name = arguments.old[c];
             arguments.above_mass[c] = arguments.group_total[name];
-            if (arguments.in_mass) arguments.in_above_mass[c] = arguments.in_group_total[name];
+            if (ONE_WAY) arguments.in_above_mass[c] = arguments.in_group_total[name];
         });
         if (team.thread() == 0) {
             LevelCounters &counters = *arguments.counters;
@@ -160,27 +160,39 @@ struct Aggregation : Level {
         u32 added = 0;
         const u32 length = static_cast<u32>(row.arcs), end = warp_sum_up_to(length);
         const u32 all = __shfl_sync(FULL_WARP, end, WARP - 1);
-        for (u32 first = 0; first < all; first += WARP) {
-            const u32 arc = first + lane_id(), whose = warp_lane_of(end, arc);
-            const Row theirs{__shfl_sync(FULL_WARP, row.begin, whose),
-                             __shfl_sync(FULL_WARP, row.in_begin, whose),
-                             __shfl_sync(FULL_WARP, row.leaving, whose), 0};
-            const u32 before = __shfl_sync(FULL_WARP, end - length, whose);
-            if (arc >= all) continue;
-            Sum weight;
-            const u32 d = arguments.map[thread_arc(theirs, arc - before, weight)];
-            if (d != c && weight) added += table.add(d, weight);
+        for (u32 first = 0; first < all; first += BATCH * WARP) {
+            u32 d[BATCH];
+            Sum weight[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u32 arc = first + i * WARP + lane_id(), whose = warp_lane_of(end, arc);
+                Row theirs{__shfl_sync(FULL_WARP, row.begin, whose), 0, 0, 0};
+                if (ONE_WAY) {
+                    theirs.in_begin = __shfl_sync(FULL_WARP, row.in_begin, whose);
+                    theirs.leaving = __shfl_sync(FULL_WARP, row.leaving, whose);
+                }
+                const u32 before = __shfl_sync(FULL_WARP, end - length, whose);
+                d[i] = 0;
+                weight[i] = 0;
+                if (arc < all) d[i] = thread_arc(theirs, arc - before, weight[i]);
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (d[i] != c) added += table.add(d[i], weight[i]);
         }
         return added;
     }
-    // Begin a row of a length.
-    __device__ __forceinline__ u64 thread_begin_row(u32 c, u32 length) const {
-        const u64 begin = atomicAdd(&arguments.counters->arcs, static_cast<u64>(length));
+    // Say where a row lies.
+    __device__ __forceinline__ void thread_begin_row(u32 c, u64 begin, u32 length) const {
         arguments.above_begins[c] = static_cast<i64>(begin);
         arguments.above_ends[c] = static_cast<i64>(begin + length);
         if (length > load_relaxed(&arguments.counters->longest))
             atomicMax(&arguments.counters->longest, static_cast<u64>(length));
-        return begin;
+    }
+    __device__ __forceinline__ u64 thread_reserve_arcs(u32 count) const {
+        return count ? atomicAdd(&arguments.counters->arcs, static_cast<u64>(count)) : 0;
     }
     __device__ __forceinline__ void write_arc(u64 place, u32 d, Sum weight) const {
         arguments.above_targets[place] = static_cast<Id>(d);
@@ -199,7 +211,10 @@ struct Aggregation : Level {
         __syncwarp();
         added = lanes_sum(added);
         u64 place = 0;
-        if (lane == 0) place = thread_begin_row(c, added);
+        if (lane == 0) {
+            place = thread_reserve_arcs(added);
+            thread_begin_row(c, place, added);
+        }
         place = __shfl_sync(FULL_WARP, place, 0);
         for (u32 slot = lane; slot <= part.mask; slot += WARP) {
             const u32 d = load_system(part.keys + slot);
@@ -210,6 +225,50 @@ struct Aggregation : Level {
             place += __popc(votes);
         }
         __syncwarp();
+    }
+    // Communities with few arcs, one for each lane, which has every 32nd slot of its warp's table, as a list. All
+    // lanes come, with false if they have none.
+    __device__ __forceinline__ void warp_join_tiny(const SumTable &table, u32 c,
+                                                   bool is_there) const {
+        const u32 first = lane_id();
+        u32 end = first;
+        if (is_there) {
+            const u32 last = arguments.member_ends[c];
+            for (u32 place = last - arguments.member_counts[c]; place < last; place++) {
+                const Row row = row_of(arguments.members[place]);
+                for (u64 base = 0; base < row.arcs; base += BATCH) {
+                    u32 d[BATCH];
+                    Sum weight[BATCH];
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        d[i] = 0;
+                        weight[i] = 0;
+                        if (base + i < row.arcs) d[i] = thread_arc(row, base + i, weight[i]);
+                    }
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        if (d[i] == c) continue;
+                        u32 slot = first;
+                        while (slot < end && table.keys[slot] != d[i]) slot += WARP;
+                        const bool is_new = slot == end;
+                        table.keys[slot] = d[i];
+                        table.sums[slot] = is_new ? weight[i] : table.sums[slot] + weight[i];
+                        if (is_new) end += WARP;
+                    }
+                }
+            }
+        }
+        __syncwarp();
+        const u32 length = (end - first) / WARP, up_to = warp_sum_up_to(length);
+        u64 place = 0;
+        if (first == WARP - 1) place = thread_reserve_arcs(up_to);
+        place = __shfl_sync(FULL_WARP, place, WARP - 1) + (up_to - length);
+        if (!is_there) return;
+        thread_begin_row(c, place, length);
+        for (u32 slot = first; slot < end; slot += WARP)
+            write_arc(place++, table.keys[slot], table.sums[slot]);
     }
     __device__ __forceinline__ void block_join(u32 c) const {
         Sum *sums = reinterpret_cast<Sum *>(bytes);
@@ -224,7 +283,8 @@ struct Aggregation : Level {
             added += warp_add_members(table, c, place + lane_id(), place + lane_id() < end);
         const u32 all = block_sum(added);
         if (threadIdx.x == 0) {
-            shared.begin = thread_begin_row(c, all);
+            shared.begin = thread_reserve_arcs(all);
+            thread_begin_row(c, shared.begin, all);
             shared.written = 0;
         }
         __syncthreads();
@@ -372,14 +432,21 @@ __device__ __forceinline__ void Aggregation::team_join() const {
     u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) + arguments.block_slots);
     const SumTable table{keys + warp_id() * WARP_SLOTS, sums, 0};
     const u32 dense = arguments.counters->dense;
-    for (u64 place = team.warp(); place < dense; place += team.warps()) {
-        const u32 c = arguments.sparse[place];
-        const u64 arcs = arguments.room[c];
-        if (arcs <= WARP_ARCS) warp_join(table, c, arcs);
-    }
+    team_each_lane(dense, [&](u32 place, bool is_there) {
+        const u32 c = is_there ? arguments.sparse[place] : 0;
+        const u64 arcs = is_there ? arguments.room[c] : 0;
+        warp_join_tiny(table, c, is_there && arcs <= TINY_ARCS);
+        u32 larger = __ballot_sync(FULL_WARP, arcs > TINY_ARCS && arcs <= WARP_ARCS);
+        while (larger) {
+            const u32 lane = __ffs(static_cast<int>(larger)) - 1;
+            larger &= larger - 1;
+            __syncwarp();
+            warp_join(table, __shfl_sync(FULL_WARP, c, lane), __shfl_sync(FULL_WARP, arcs, lane));
+        }
+    });
     if (arguments.counters->bigs == 0) return;
     team_visit_arcs(false, AddBigs{*this, false, dense});
-    if (arguments.in_begins) team_visit_arcs(true, AddBigs{*this, true, dense});
+    if (ONE_WAY && arguments.in_begins) team_visit_arcs(true, AddBigs{*this, true, dense});
 }
 
 __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u32 phase,

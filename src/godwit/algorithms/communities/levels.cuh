@@ -14,7 +14,8 @@
 #include "runtime/cuda/include/hashing.cuh"
 #include "runtime/cuda/include/schedule.cuh"
 
-constexpr u32 TINY_ARCS = 8;
+constexpr u32 BATCH = 4;  // items that a thread loads before it looks at the first
+constexpr u32 TINY_ARCS = 16;
 constexpr u32 WARP_SLOTS = 512;            // of a warp's table
 constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
 constexpr u32 LEAST_SLOTS = WARP;
@@ -33,8 +34,7 @@ enum LevelPhase : u32 {
     MOVE_COUNT,   // count active vertices by class and kind of row
     MOVE_LIST,    // list them
     MOVE_DECIDE,  // vertices of a class choose, and neighbours of those that moved before become active
-    MOVE_SCAN,     // look through the tables of hubs
-    MOVE_CHOOSE,   // hubs choose
+    MOVE_SCAN,     // hubs choose
     MOVE_TAKE,     // vertices move
     GROUP_CLEAR,   // aggregation.cuh
     GROUP_MARK,    // find the names that occur
@@ -94,6 +94,7 @@ struct LevelCounters {
     u32 members;
     u32 dense;
     u32 blocks;
+    u32 done[MOST_HUBS];     // pieces of the table of a hub
     u32 bins[2][MOST_BINS];  // listed vertices, by parity of the round
     u32 ends[MOST_BINS];     // of bins in `order`
 };
@@ -103,7 +104,8 @@ constexpr u32 BIG_SLOT_BITS = 40;
 struct HubPart {
     double score;
     u64 extra;
-    u64 label;
+    u32 label;
+    u32 padding;
 };
 
 // A community with a table in global memory: by dense number if it has a slot for each, else a hash table.
@@ -231,7 +233,7 @@ struct Level {
     __device__ __forceinline__ Row row_of(u32 v) const {
         Row row{arguments.begins[v], 0, 0, 0};
         row.leaving = row.arcs = static_cast<u64>(arguments.ends[v] - row.begin);
-        if (arguments.in_begins) {
+        if (ONE_WAY && arguments.in_begins) {
             row.in_begin = arguments.in_begins[v];
             row.arcs += static_cast<u64>(arguments.in_ends[v] - row.in_begin);
         }
@@ -239,7 +241,7 @@ struct Level {
     }
     // Position and weight of an arc of a vertex.
     __device__ __forceinline__ u32 thread_arc(const Row &row, u64 number, Sum &weight) const {
-        const bool leaves = number < row.leaving;
+        const bool leaves = !ONE_WAY || number < row.leaving;
         const i64 arc = leaves ? row.begin + static_cast<i64>(number)
                                : row.in_begin + static_cast<i64>(number - row.leaving);
         const Sum *weights = leaves ? arguments.weights : arguments.in_weights;
@@ -314,7 +316,7 @@ struct Level {
             const u64 mass = arguments.is_unit ? 1 : counts ? row.leaving : 0;
             const u64 in_mass = arguments.is_unit ? 1 : counts ? row.arcs - row.leaving : 0;
             arguments.mass[v] = mass;
-            if (arguments.in_mass) arguments.in_mass[v] = in_mass;
+            if (ONE_WAY) arguments.in_mass[v] = in_mass;
             added += mass;
         });
         __syncwarp();
@@ -327,7 +329,7 @@ struct Level {
             const u32 id = id_of(v);
             arguments.label[v] = id;
             arguments.total[id] = arguments.mass[v];
-            if (arguments.in_mass) arguments.in_total[id] = arguments.in_mass[v];
+            if (ONE_WAY) arguments.in_total[id] = arguments.in_mass[v];
         });
     }
 };
@@ -368,5 +370,5 @@ struct AddMasses {
 
 __device__ __forceinline__ void Level::team_first_arcs() const {
     team_visit_arcs(false, AddMasses{*this, false});
-    if (arguments.in_mass) team_visit_arcs(true, AddMasses{*this, true});
+    if (ONE_WAY) team_visit_arcs(true, AddMasses{*this, true});
 }

@@ -56,7 +56,7 @@ _WARP_SLOTS = 512
 _LEAST_SLOTS = 32
 _MOST_HUBS = 32
 _MOST_BINS = 4 * MOST_CLASSES
-_COUNTERS_BYTES = 5 * 8 + 4 * 4 + 3 * 4 * _MOST_BINS
+_COUNTERS_BYTES = 5 * 8 + 4 * (4 + _MOST_HUBS + 3 * _MOST_BINS)
 _PART_BYTES = 24
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
@@ -69,10 +69,10 @@ class Phase(IntEnum):
 
     (
         FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_SCAN,
-        MOVE_CHOOSE, MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
+        MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
         JOIN_COUNT, JOIN_LAYOUT, JOIN_PLACES, JOIN_MEMBERS, JOIN_ROWS, JOIN_BIGS, JOIN_END,
         RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_JOIN, SPLIT_NAME,
-    ) = range(29)  # fmt: skip
+    ) = range(28)  # fmt: skip
 
 
 class Word(IntEnum):
@@ -90,13 +90,14 @@ class Count(IntEnum):
     VISITED, MOVES, NAMES, BOUND = range(4)
 
 
-def source(id_dtype: Any, *, wide: bool) -> str:
+def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
     """Return the source of the kernel.
 
     :param id_dtype: of positions
     :param wide: sums of weights have 64 bits
+    :param one_way: arcs count in both directions, and there are two masses
     """
-    return step_source(
+    return f"constexpr bool ONE_WAY = {str(one_way).lower()};\n" + step_source(
         "algorithms/communities/renaming.cuh",
         ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype)), "WeightSum": "u64" if wide else "u32"},
@@ -111,13 +112,13 @@ class Scores:
 
     :param factor_of: returns the factor of the product of masses (cpu.py), given the sum of all masses
     :param weighted: by weights, which are int64
-    :param two_masses: rows are not symmetric
+    :param one_way: rows are not symmetric
     :param is_unit: masses are 1
     """
 
     factor_of: Callable[[int], float]
     weighted: bool
-    two_masses: bool
+    one_way: bool
     is_unit: bool
 
 
@@ -170,8 +171,10 @@ class _LevelArrays:
 class _LevelPlan(StepPlan[StepPlacement]):
     """The kernel in a placement on one device; the queries write what lies in levels into its arguments."""
 
-    def __init__(self, placement: StepPlacement, wide: bool, gpu: GpuOptions) -> None:
-        text = source(placement.id_dtype, wide=wide)
+    def __init__(
+        self, placement: StepPlacement, wide: bool, one_way: bool, gpu: GpuOptions
+    ) -> None:
+        text = source(placement.id_dtype, wide=wide, one_way=one_way)
         super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
         self.arrays = placement.kept(_LevelArrays)
         self.sum_bytes = 8 if wide else 4
@@ -208,19 +211,20 @@ class GpuSteps:
         self.visits = self.rounds = 0
         self.seconds = {"kernel": 0.0}
         begin = perf_counter()
-        directions = 2 if scores.two_masses else 1
+        directions = 2 if scores.one_way else 1
         wide = scores.weighted or directions * placement.graph.arc_count >= 1 << 32
-        compile_meanwhile(placement.indexes[0], source(placement.id_dtype, wide=wide))
+        text = source(placement.id_dtype, wide=wide, one_way=scores.one_way)
+        compile_meanwhile(placement.indexes[0], text)
         (out_rows,) = placement.rows("out", scores.weighted)
-        (in_rows,) = placement.rows("in", scores.weighted) if scores.two_masses else (None,)
+        (in_rows,) = placement.rows("in", scores.weighted) if scores.one_way else (None,)
         (vertices,) = placement.vertices()
         self.seconds["rows"] = perf_counter() - begin
-        key = ("levels", gpu, wide)
-        self._plan = placement.plan(key, lambda: _LevelPlan(placement, wide, gpu))
+        key = ("levels", gpu, wide, scores.one_way)
+        self._plan = placement.plan(key, lambda: _LevelPlan(placement, wide, scores.one_way, gpu))
         self.seconds["compile"] = perf_counter() - begin - self.seconds["rows"]
         self._arguments = self._plan.arguments[0]
         n, blocks = placement.capacity, self._plan.blocks
-        masses = {"mass": 8 * n, "in_mass": 8 * n * scores.two_masses}
+        masses = {"mass": 8 * n, "in_mass": 8 * n * scores.one_way}
         self._reserve_shared(
             **dict.fromkeys(("label", "other", "part", "grown", "chosen", "order"), 4 * n),
             **dict.fromkeys(("active", "members", "member_counts", "member_ends"), 4 * n),
@@ -352,7 +356,7 @@ class GpuSteps:
         if count == level.vertex_count:
             return None
         struct, arrays = self._arguments, self._plan.arrays.of(level.number + 1)
-        two = self._scores.two_masses
+        two = self._scores.one_way
         self._reserve(
             arrays, begins=8 * count, ends=8 * count, mass=8 * count, in_mass=8 * count * two,
             map=4 * count,

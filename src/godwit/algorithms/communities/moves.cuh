@@ -4,9 +4,9 @@
 // A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes
 // supersteps of its own. In MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that
 // moved become active, as seen before this class moves; in MOVE_TAKE it moves. Weights are added up by community in
-// registers for TINY rows, and else in hash tables: in shared memory of a warp or of a block. The rows of hubs
+// lists for TINY rows, and else in hash tables: in shared memory of a warp or of a block. The rows of hubs
 // are divided among all blocks, which add what their shared memory has to a table in global memory; MOVE_SCAN
-// divides the tables, and MOVE_CHOOSE compares what their pieces had.
+// divides the tables.
 //
 // A refinement is one round in which all vertices are active, and only communities of one's own count.
 #pragma once
@@ -93,7 +93,7 @@ struct Moves : Level {
         Visitor at{v, id_of(v), arguments.label[v], 0, 0};
         at.share =
             __dmul_rn(arguments.factor, static_cast<double>(static_cast<i64>(arguments.mass[v])));
-        if (arguments.in_mass)
+        if (ONE_WAY)
             at.in_share = __dmul_rn(arguments.factor,
                                     static_cast<double>(static_cast<i64>(arguments.in_mass[v])));
         return at;
@@ -102,48 +102,82 @@ struct Moves : Level {
     // The same operations in the same order as _penalty of cpu.py.
     __device__ __forceinline__ double penalty(const Visitor &at, u64 there, u64 entering) const {
         const double leaving = static_cast<double>(static_cast<i64>(there));
-        if (!arguments.in_mass) return __dmul_rn(at.share, leaving);
+        if (!ONE_WAY) return __dmul_rn(at.share, leaving);
         return __dadd_rn(__dmul_rn(at.share, static_cast<double>(static_cast<i64>(entering))),
                          __dmul_rn(at.in_share, leaving));
     }
     __device__ __forceinline__ double own_penalty(const Visitor &at) const {
         const u64 there = arguments.total[at.own] - arguments.mass[at.v];
-        const u64 entering =
-            arguments.in_mass ? arguments.in_total[at.own] - arguments.in_mass[at.v] : 0;
+        const u64 entering = ONE_WAY ? arguments.in_total[at.own] - arguments.in_mass[at.v] : 0;
         return penalty(at, there, entering);
     }
 
-    // The community, or part, that a neighbour counts for; its weight becomes 0 if it counts for none.
-    __device__ __forceinline__ u32 name_of(const Visitor &at, u32 u, Sum &weight) const {
-        if (u == at.v) weight = 0;
-        const u32 label = arguments.label[u];
-        if constexpr (REFINES) {
-            if (label != at.own) {
-                weight = 0;
-                return NO_LABEL;
+    // Call take(name, weight) for the arcs [first, end) of a row, `step` apart, that count for a community or part.
+    template <class Take>
+    __device__ __forceinline__ void thread_each_name(const Visitor &at, const Row &row, u64 first,
+                                                     u64 end, u32 step, Take take) const {
+        for (u64 base = first; base < end; base += BATCH * static_cast<u64>(step)) {
+            u32 name[BATCH], part[BATCH];
+            Sum weight[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u64 number = base + static_cast<u64>(i) * step;
+                name[i] = at.v;
+                weight[i] = 0;
+                if (number < end) name[i] = thread_arc(row, number, weight[i]);
+                if (name[i] == at.v) weight[i] = 0;
             }
-            return arguments.part[u];
+            if constexpr (REFINES) {
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) part[i] = weight[i] ? arguments.part[name[i]] : 0;
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                name[i] = weight[i] ? arguments.label[name[i]] : NO_LABEL;
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                if (!weight[i] || (REFINES && name[i] != at.own)) continue;
+                take(REFINES ? part[i] : name[i], weight[i]);
+            }
         }
-        return label;
     }
 
-    // Compare a community with the best.
-    __device__ __forceinline__ void consider(const Visitor &at, u32 name, u64 sum,
-                                             Choice &choice) const {
+    // Compare the communities in slots [first, end) of a table, `step` apart.
+    __device__ __forceinline__ Choice look_through(const SumTable &table, const Visitor &at,
+                                                   u32 first, u32 end, u32 step) const {
         const u64 *totals = REFINES ? arguments.part_total : arguments.total;
         const u64 *in_totals = REFINES ? arguments.in_part_total : arguments.in_total;
-        if constexpr (REFINES) {
-            choice.extra += sum;
-            // A part that has grown does not move; nor does one of another class, in this superstep.
-            if (!arguments.grown[name] && class_of(name, start) == which) return;
-        } else if (name == at.own) {
-            choice.extra += sum;
-            return;
+        Choice choice{no_candidate(), 0};
+        for (u32 base = first; base < end; base += BATCH * step) {
+            u32 name[BATCH];
+            u64 there[BATCH], entering[BATCH];
+            bool moves[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u32 slot = base + i * step;
+                name[i] = slot < end ? load_system(table.keys + slot) : NO_LABEL;
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const bool is_there = name[i] != NO_LABEL && (REFINES || name[i] != at.own);
+                there[i] = is_there ? totals[name[i]] : 0;
+                entering[i] = ONE_WAY && is_there ? in_totals[name[i]] : 0;
+                // A part that has grown does not move; nor does one of another class, in this superstep.
+                moves[i] = REFINES && is_there && !arguments.grown[name[i]];
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                if (name[i] == NO_LABEL) continue;
+                const u64 sum = load_system(table.sums + (base + i * step));
+                if (REFINES || name[i] == at.own) choice.extra += sum;
+                if (REFINES ? moves[i] && class_of(name[i], start) == which : name[i] == at.own)
+                    continue;
+                const double score = __dsub_rn(static_cast<double>(static_cast<i64>(sum)),
+                                               penalty(at, there[i], entering[i]));
+                choice.best.take(score, name[i]);
+            }
         }
-        const u64 entering = arguments.in_mass ? in_totals[name] : 0;
-        const double score = __dsub_rn(static_cast<double>(static_cast<i64>(sum)),
-                                       penalty(at, totals[name], entering));
-        choice.best.take(score, name);
+        return choice;
     }
 
     // The community that a vertex moves to, or NO_LABEL.
@@ -160,8 +194,7 @@ struct Moves : Level {
             found = choice.best.label;
             score = choice.best.score;
         }
-        if (score < 0 && arguments.total[at.id] == 0 &&
-            !(arguments.in_mass && arguments.in_total[at.id]))
+        if (score < 0 && arguments.total[at.id] == 0 && !(ONE_WAY && arguments.in_total[at.id]))
             found = at.id;  // alone, in a community that is empty
         return found == at.own ? NO_LABEL : found;
     }
@@ -171,37 +204,22 @@ struct Moves : Level {
         return REFINES && arguments.grown[at.id];
     }
 
-    __device__ __forceinline__ u32 thread_choose(u32 v) const {
+    // A thread has every 32nd slot of its warp's table, as a list.
+    __device__ __forceinline__ u32 thread_choose(const SumTable &table, u32 v) const {
         const Visitor at = visitor(v);
         if (stays(at)) return NO_LABEL;
         const Row row = row_of(v);
-        const u32 arcs = static_cast<u32>(row.arcs);
-        u32 name[TINY_ARCS];
-        Sum weight[TINY_ARCS];
-#pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++) {
-            name[i] = NO_LABEL;
-            weight[i] = 0;
-            if (i < arcs) name[i] = thread_arc(row, i, weight[i]);
-        }
-#pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++)
-            if (i < arcs) name[i] = name_of(at, name[i], weight[i]);
-        Choice choice{no_candidate(), 0};
-#pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++) {
-            if (i >= arcs || !weight[i]) continue;
-            u64 sum = 0;
-            bool is_first = true;
-#pragma unroll
-            for (u32 j = 0; j < TINY_ARCS; j++) {
-                if (name[j] != name[i]) continue;
-                sum += weight[j];
-                if (j < i && weight[j]) is_first = false;
-            }
-            if (is_first) consider(at, name[i], sum, choice);
-        }
-        return decision(at, choice);
+        const u32 first = lane_id();
+        u32 end = first;
+        thread_each_name(at, row, 0, row.arcs, 1, [&](u32 name, Sum weight) {
+            u32 slot = first;
+            while (slot < end && table.keys[slot] != name) slot += WARP;
+            const bool is_new = slot == end;
+            table.keys[slot] = name;
+            table.sums[slot] = is_new ? weight : table.sums[slot] + weight;
+            if (is_new) end += WARP;
+        });
+        return decision(at, look_through(table, at, first, end, WARP));
     }
 
     // Add arcs of a row to an empty table; `threads` threads share the work, and `sync` orders them.
@@ -211,22 +229,9 @@ struct Moves : Level {
                                              u32 threads, Sync sync) const {
         for (u32 slot = thread; slot <= table.mask; slot += threads) table.clear(slot);
         sync();
-        for (u64 number = first + thread; number < end; number += threads) {
-            Sum weight;
-            const u32 u = thread_arc(row, number, weight);
-            const u32 name = name_of(at, u, weight);
-            if (weight) table.add(name, weight);
-        }
+        thread_each_name(at, row, first + thread, end, threads,
+                         [&](u32 name, Sum weight) { table.add(name, weight); });
         sync();
-    }
-    __device__ __forceinline__ Choice look_through(const SumTable &table, const Visitor &at,
-                                                   u32 first, u32 end, u32 threads) const {
-        Choice choice{no_candidate(), 0};
-        for (u32 slot = first; slot < end; slot += threads) {
-            const u32 name = load_system(table.keys + slot);
-            if (name != NO_LABEL) consider(at, name, load_system(table.sums + slot), choice);
-        }
-        return choice;
     }
 
     __device__ __forceinline__ void warp_choose(const SumTable &table, u32 place) const {
@@ -333,40 +338,48 @@ struct Moves : Level {
         const auto pieces_of = [&](u64 arcs) { return table_pieces(arcs); };
         block_each_piece(pieces_of, [&](u32 hub, u32 place, u32 piece) {
             const Visitor at = visitor(arguments.order[place]);
-            if (stays(at)) return;
+            if (stays(at)) {
+                if (piece == 0 && threadIdx.x == 0) arguments.chosen[place] = NO_LABEL;
+                return;
+            }
             const SumTable table = hub_table(hub, row_of(at.v).arcs);
             const u32 begin = piece * arguments.block_slots;
             const u32 end = min(table.mask + 1, begin + arguments.block_slots);
             const Choice choice =
                 block_choice(look_through(table, at, begin + threadIdx.x, end, blockDim.x));
-            if (threadIdx.x == 0)
-                *hub_part(hub, piece) = HubPart{choice.best.score, choice.extra, choice.best.label};
             for (u32 slot = begin + threadIdx.x; slot < end; slot += blockDim.x) table.clear(slot);
+            if (threadIdx.x == 0) {
+                HubPart *part = hub_part(hub, piece);
+                store_system(&part->score, choice.best.score);
+                store_system(&part->extra, choice.extra);
+                store_system(&part->label, choice.best.label);
+                __threadfence();
+                shared.claimed = atomicAdd(arguments.counters->done + hub, 1u);
+                __threadfence();
+            }
+            __syncthreads();
+            const u32 pieces = table_pieces(row_of(at.v).arcs);
+            if (warp_id() == 0 && shared.claimed == pieces - 1)
+                warp_choose_of_pieces(at, hub, place, pieces);
+            __syncthreads();
         });
     }
-    __device__ __forceinline__ void team_choose_hubs() const {
-        const u32 bin = which * KINDS + ROW_HUB;
-        const u32 begin = begin_of_bin(bin) + static_cast<u32>(block.state[HUB]);
-        const u32 hubs = min(arguments.hubs, end_of_bin(bin) - begin);
-        for (u64 hub = team.warp(); hub < hubs; hub += team.warps()) {
-            const u32 place = begin + static_cast<u32>(hub);
-            const Visitor at = visitor(arguments.order[place]);
-            u32 found = NO_LABEL;
-            if (!stays(at)) {
-                const u32 pieces = table_pieces(row_of(at.v).arcs);
-                Choice choice{no_candidate(), 0};
-                for (u32 piece = lane_id(); piece < pieces; piece += WARP) {
-                    const HubPart part = *hub_part(static_cast<u32>(hub), piece);
-                    choice.best.take(part.score, static_cast<u32>(part.label));
-                    choice.extra += part.extra;
-                }
-                __syncwarp();
-                choice.best = warp_best(choice.best);
-                choice.extra = lanes_sum(choice.extra);
-                found = decision(at, choice);
-            }
-            if (lane_id() == 0) arguments.chosen[place] = found;
+    // The block that has looked through the last piece of a hub's table compares what all of them had.
+    __device__ __forceinline__ void warp_choose_of_pieces(const Visitor &at, u32 hub, u32 place,
+                                                          u32 pieces) const {
+        Choice choice{no_candidate(), 0};
+        for (u32 piece = lane_id(); piece < pieces; piece += WARP) {
+            const HubPart *part = hub_part(hub, piece);
+            choice.best.take(load_system(&part->score), load_system(&part->label));
+            choice.extra += load_system(&part->extra);
         }
+        __syncwarp();
+        choice.best = warp_best(choice.best);
+        choice.extra = lanes_sum(choice.extra);
+        const u32 found = decision(at, choice);
+        if (lane_id() != 0) return;
+        arguments.chosen[place] = found;
+        arguments.counters->done[hub] = 0;
     }
 
     __device__ __forceinline__ void block_decide() const {
@@ -392,10 +405,11 @@ struct Moves : Level {
         for (u64 place = begin_of_bin(bin + ROW_WARP) + team.warp(); place < warp_end;
              place += team.warps())
             warp_choose(table, static_cast<u32>(place));
+        __syncwarp();
         const u64 end = end_of_bin(bin + ROW_TINY);
         for (u64 place = begin_of_bin(bin + ROW_TINY) + team.thread(); place < end;
              place += team.threads())
-            arguments.chosen[place] = thread_choose(arguments.order[place]);
+            arguments.chosen[place] = thread_choose(table, arguments.order[place]);
     }
 
     // Activate the neighbours in other communities of the vertices of a class that moved.
@@ -442,7 +456,7 @@ struct Moves : Level {
             if (REFINES) store_system(arguments.grown + to, 1u);
             thread_move_mass(REFINES ? arguments.part_total : arguments.total, from, to,
                              arguments.mass[v]);
-            if (arguments.in_mass)
+            if (ONE_WAY)
                 thread_move_mass(REFINES ? arguments.in_part_total : arguments.in_total, from, to,
                                  arguments.in_mass[v]);
             moves += 1;
@@ -459,15 +473,17 @@ struct Moves : Level {
                 arguments.part[v] = id;
                 arguments.grown[v] = 0;
                 arguments.part_total[id] = arguments.mass[v];
-                if (arguments.in_mass) arguments.in_part_total[id] = arguments.in_mass[v];
+                if (ONE_WAY) arguments.in_part_total[id] = arguments.in_mass[v];
             }
         });
         for (u64 slot = team.thread(); slot < arguments.hubs * arguments.hub_slots;
              slot += team.threads())
             SumTable{arguments.hub_keys, arguments.hub_sums, 0}.clear(static_cast<u32>(slot));
-        if (team.block == 0)
+        if (team.block == 0) {
             for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
                 arguments.counters->bins[0][bin] = 0;
+            if (threadIdx.x < MOST_HUBS) arguments.counters->done[threadIdx.x] = 0;
+        }
     }
 
     __device__ __forceinline__ u32 bin_of(u32 v) const {
@@ -545,9 +561,6 @@ struct Moves : Level {
             case MOVE_SCAN:
                 block_scan_hubs();
                 break;
-            case MOVE_CHOOSE:
-                team_choose_hubs();
-                break;
             case MOVE_TAKE:
                 team_take();
                 break;
@@ -606,9 +619,7 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             const u32 end = load_relaxed(arguments.counters->ends + which * KINDS + ROW_HUB);
             return end > begin ? MOVE_SCAN : MOVE_TAKE;
         }
-        case MOVE_SCAN:
-            return MOVE_CHOOSE;
-        case MOVE_CHOOSE: {
+        case MOVE_SCAN: {
             const u32 which = static_cast<u32>(state[CLASS]);
             const u32 begin =
                 which ? load_relaxed(arguments.counters->ends + which * KINDS - 1) : 0;

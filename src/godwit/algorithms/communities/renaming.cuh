@@ -38,7 +38,7 @@ struct Renaming : Level {
                     const bool is_smallest = smallest == id;
                     arguments.other[v] = smallest;
                     arguments.other_total[id] = is_smallest ? arguments.total[name] : 0;
-                    if (arguments.in_mass)
+                    if (ONE_WAY)
                         arguments.in_other_total[id] = is_smallest ? arguments.in_total[name] : 0;
                 });
                 break;
@@ -73,7 +73,7 @@ struct JoinEnds {
             target[i] = there[i] ? static_cast<u32>(arguments.targets[arcs[i]]) : 0;
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
-            joins[i] = there[i] && (arguments.in_begins || target[i] < rows[i]) &&
+            joins[i] = there[i] && ((ONE_WAY && arguments.in_begins) || target[i] < rows[i]) &&
                        arguments.label[target[i]] == arguments.label[rows[i]];
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)

@@ -13,6 +13,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import emulated_gpus
+from godwit.algorithms.communities import levels
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
@@ -54,6 +55,18 @@ def rows_of_all_lengths(lengths: list[int], *, directed: bool) -> Graph:
     return Graph.from_edges(tails, heads, weights, vertex_count=most + 100, directed=directed)
 
 
+@pytest.fixture
+def few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small levels have as many classes as large ones: 1024 supersteps a round take long."""
+    monkeypatch.setattr(levels, "_SMALL_VERTICES", 16)
+
+
+def test_small_levels_have_all_classes() -> None:
+    with emulated_gpus(1):
+        check(gw.louvain, gw.generators.rmat(6, 6, seed=1), "cuda:0")
+
+
+@pytest.mark.usefixtures("few_classes")
 class TestEmulated:
     @pytest.fixture(autouse=True)
     def gpu(self) -> Iterator[None]:
@@ -108,6 +121,7 @@ class TestEmulated:
             gw.leiden(graph, devices="cuda:0", timeout_s=1e-9, gpu=slices)
 
 
+@pytest.mark.usefixtures("few_classes")
 class TestSeveral:
     def test_the_first_alone(self) -> None:
         with emulated_gpus(2) as machine:
@@ -132,6 +146,7 @@ class TestSeveral:
             gw.leiden(gw.generators.path(5000), devices="cuda:0")
 
 
+@pytest.mark.usefixtures("few_classes")
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 5))]
 )

@@ -74,7 +74,9 @@ enum LevelState : u32 {
     LONGEST,    // result: arcs of the longest row
     LONG_ROWS,  // result: rows that need tables of hubs
     SLOTS,      // result: of tables of the largest communities
-    BIGS        // result: communities that have such tables
+    BIGS,       // result: communities that have such tables
+    THIS,       // first places in `order` of the kinds of rows of the class, and the end
+    BEFORE = THIS + KINDS + 1  // the same of the class before
 };
 
 enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND };

@@ -80,8 +80,8 @@ class Word(IntEnum):
 
     (
         SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, HUB, FOUND, ARCS, LONGEST,
-        LONG_ROWS, SLOTS, BIGS,
-    ) = range(16)  # fmt: skip
+        LONG_ROWS, SLOTS, BIGS, THIS,
+    ) = range(17)  # fmt: skip
 
 
 class Count(IntEnum):
@@ -309,7 +309,7 @@ class GpuSteps:
         self._reserve_shared(
             hub_keys=4 * hubs * slots,
             hub_sums=self._plan.sum_bytes * hubs * slots,
-            hub_parts=_PART_BYTES * hubs * (slots // self._plan.block_slots + 1),
+            hub_parts=_PART_BYTES * hubs * (4 * slots // self._plan.block_slots + 1),
         )
 
     def _measure(self, level: GpuLevel, state: Array) -> None:

@@ -77,12 +77,11 @@ struct Moves : Level {
           shared(shared),
           bytes(bytes) {}
 
-    __device__ __forceinline__ u32 end_of_bin(u32 bin) const {
-        return load_relaxed(arguments.counters->ends + bin);
+    // The first place of the vertices of the class with a kind of row, which is the end of those before.
+    __device__ __forceinline__ u32 begin_of(u32 kind) const {
+        return static_cast<u32>(block.state[THIS + kind]);
     }
-    __device__ __forceinline__ u32 begin_of_bin(u32 bin) const {
-        return bin ? end_of_bin(bin - 1) : 0;
-    }
+    __device__ __forceinline__ u32 end_of(u32 kind) const { return begin_of(kind + 1); }
     __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
         if (arcs <= TINY_ARCS) return ROW_TINY;
         if (arcs <= WARP_ARCS) return ROW_WARP;
@@ -234,22 +233,6 @@ struct Moves : Level {
         sync();
     }
 
-    __device__ __forceinline__ void warp_choose(const SumTable &table, u32 place) const {
-        const Visitor at = visitor(arguments.order[place]);
-        u32 found = NO_LABEL;
-        if (!stays(at)) {
-            const Row row = row_of(at.v);
-            const SumTable part{table.keys, table.sums, slots_for(row.arcs) - 1};
-            add_arcs(part, at, row, 0, row.arcs, lane_id(), WARP, [] { __syncwarp(); });
-            Choice choice = look_through(part, at, lane_id(), part.mask + 1, WARP);
-            choice.best = warp_best(choice.best);
-            choice.extra = lanes_sum(choice.extra);
-            found = decision(at, choice);
-        }
-        if (lane_id() == 0) arguments.chosen[place] = found;
-        __syncwarp();
-    }
-
     // Return the choice of all threads of the block, to its first warp.
     __device__ __forceinline__ Choice block_choice(Choice choice) const {
         choice.best = warp_best(choice.best);
@@ -268,41 +251,27 @@ struct Moves : Level {
         return choice;
     }
 
-    __device__ __forceinline__ SumTable block_table(u64 arcs) const {
-        Sum *sums = reinterpret_cast<Sum *>(bytes);
-        return SumTable{reinterpret_cast<u32 *>(sums + arguments.block_slots), sums,
-                        slots_for(arcs) - 1};
-    }
+    // The next hubs of the class, as many as have tables, one for each lane, with pieces of their rows or tables.
+    struct Hubs {
+        u32 begin;  // place of the first
+        u32 pieces;
+        u32 end;  // pieces of the lanes up to this one
+        u32 all;
 
-    __device__ __forceinline__ void block_choose(u32 place) const {
-        const Visitor at = visitor(arguments.order[place]);
-        u32 found = NO_LABEL;
-        if (!stays(at)) {
-            const Row row = row_of(at.v);
-            const SumTable table = block_table(row.arcs);
-            add_arcs(table, at, row, 0, row.arcs, threadIdx.x, blockDim.x, [] { __syncthreads(); });
-            const Choice choice =
-                block_choice(look_through(table, at, threadIdx.x, table.mask + 1, blockDim.x));
-            if (warp_id() == 0) found = decision(at, choice);
+        __device__ __forceinline__ u32 hub_of(u32 piece) const { return warp_lane_of(end, piece); }
+        __device__ __forceinline__ u32 first_of(u32 hub) const {
+            return __shfl_sync(FULL_WARP, end - pieces, hub);
         }
-        if (threadIdx.x == 0) arguments.chosen[place] = found;
-    }
-
-    // Hubs: call visit(hub, place, piece) for the block's pieces of the rows, or tables, of the next hubs of the
-    // class, as many as have tables. `pieces_of` says how many a row has.
-    template <class PiecesOf, class Visit>
-    __device__ __forceinline__ void block_each_piece(PiecesOf pieces_of, Visit visit) const {
-        const u32 bin = which * KINDS + ROW_HUB, lane = lane_id();
-        const u32 begin = begin_of_bin(bin) + static_cast<u32>(block.state[HUB]);
-        const u32 hubs = min(arguments.hubs, end_of_bin(bin) - begin);
-        u32 pieces = 0;
-        if (lane < hubs) pieces = pieces_of(row_of(arguments.order[begin + lane]).arcs);
-        const u32 end = warp_sum_up_to(pieces);
-        const u32 all = __shfl_sync(FULL_WARP, end, WARP - 1);
-        for (u32 piece = team.block; piece < all; piece += team.blocks) {
-            const u32 hub = warp_lane_of(end, piece);
-            visit(hub, begin + hub, piece - __shfl_sync(FULL_WARP, end - pieces, hub));
-        }
+    };
+    template <class PiecesOf>
+    __device__ __forceinline__ Hubs warp_hubs(PiecesOf pieces_of) const {
+        Hubs hubs{begin_of(ROW_HUB) + static_cast<u32>(block.state[HUB]), 0, 0, 0};
+        if (hubs.begin >= end_of(ROW_HUB)) return hubs;
+        if (lane_id() < min(arguments.hubs, end_of(ROW_HUB) - hubs.begin))
+            hubs.pieces = pieces_of(row_of(arguments.order[hubs.begin + lane_id()]).arcs);
+        hubs.end = warp_sum_up_to(hubs.pieces);
+        hubs.all = __shfl_sync(FULL_WARP, hubs.end, WARP - 1);
+        return hubs;
     }
     __device__ __forceinline__ SumTable hub_table(u32 hub, u64 arcs) const {
         const u64 first = hub * arguments.hub_slots;
@@ -310,41 +279,27 @@ struct Moves : Level {
                         slots_for(arcs) - 1};
     }
     __device__ __forceinline__ HubPart *hub_part(u32 hub, u32 piece) const {
-        return arguments.hub_parts + hub * (arguments.hub_slots / arguments.block_slots) + piece;
+        return arguments.hub_parts + hub * (arguments.hub_slots / piece_slots()) + piece;
     }
 
-    __device__ __forceinline__ void block_sum_hubs() const {
-        const u64 most = arguments.block_slots / 4;
-        const auto pieces_of = [&](u64 arcs) { return static_cast<u32>((arcs + most - 1) / most); };
-        block_each_piece(pieces_of, [&](u32 hub, u32 place, u32 piece) {
-            const Visitor at = visitor(arguments.order[place]);
-            if (stays(at)) return;
-            const Row row = row_of(at.v);
-            const SumTable table = block_table(most), all = hub_table(hub, row.arcs);
-            add_arcs(table, at, row, piece * most, min(row.arcs, (piece + 1) * most), threadIdx.x,
-                     blockDim.x, [] { __syncthreads(); });
-            for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) {
-                const u32 name = load_system(table.keys + slot);
-                if (name != NO_LABEL) all.add(name, load_system(table.sums + slot));
-            }
-            __syncthreads();
-        });
-    }
+    __device__ __forceinline__ u32 piece_slots() const { return arguments.block_slots / 4; }
     __device__ __forceinline__ u32 table_pieces(u64 arcs) const {
-        return (slots_for(arcs) + arguments.block_slots - 1) / arguments.block_slots;
+        return (slots_for(arcs) + piece_slots() - 1) / piece_slots();
     }
     // Look through pieces of tables, and clear them.
     __device__ __forceinline__ void block_scan_hubs() const {
-        const auto pieces_of = [&](u64 arcs) { return table_pieces(arcs); };
-        block_each_piece(pieces_of, [&](u32 hub, u32 place, u32 piece) {
+        const Hubs hubs = warp_hubs([&](u64 arcs) { return table_pieces(arcs); });
+        for (u32 number = team.block; number < hubs.all; number += team.blocks) {
+            const u32 hub = hubs.hub_of(number), place = hubs.begin + hub;
+            const u32 piece = number - hubs.first_of(hub);
             const Visitor at = visitor(arguments.order[place]);
             if (stays(at)) {
                 if (piece == 0 && threadIdx.x == 0) arguments.chosen[place] = NO_LABEL;
-                return;
+                continue;
             }
             const SumTable table = hub_table(hub, row_of(at.v).arcs);
-            const u32 begin = piece * arguments.block_slots;
-            const u32 end = min(table.mask + 1, begin + arguments.block_slots);
+            const u32 begin = piece * piece_slots();
+            const u32 end = min(table.mask + 1, begin + piece_slots());
             const Choice choice =
                 block_choice(look_through(table, at, begin + threadIdx.x, end, blockDim.x));
             for (u32 slot = begin + threadIdx.x; slot < end; slot += blockDim.x) table.clear(slot);
@@ -362,7 +317,7 @@ struct Moves : Level {
             if (warp_id() == 0 && shared.claimed == pieces - 1)
                 warp_choose_of_pieces(at, hub, place, pieces);
             __syncthreads();
-        });
+        }
     }
     // The block that has looked through the last piece of a hub's table compares what all of them had.
     __device__ __forceinline__ void warp_choose_of_pieces(const Visitor &at, u32 hub, u32 place,
@@ -382,33 +337,87 @@ struct Moves : Level {
         arguments.counters->done[hub] = 0;
     }
 
+    // Visit pieces of the rows of hubs, then rows that a block visits, which blocks claim one by one, then those for
+    // warps: one copy of the code for all.
     __device__ __forceinline__ void block_decide() const {
-        const u32 bin = which * KINDS;
-        if (end_of_bin(bin + ROW_HUB) > begin_of_bin(bin + ROW_HUB)) block_sum_hubs();
-        if (block.state[HUB]) return;
-        const u32 block_begin = begin_of_bin(bin + ROW_BLOCK),
-                  block_end = end_of_bin(bin + ROW_BLOCK);
-        while (block_begin < block_end) {  // blocks claim them one by one
-            if (threadIdx.x == 0)
-                shared.claimed =
-                    block_begin + static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
-            __syncthreads();
-            const u32 place = shared.claimed;
-            __syncthreads();
-            if (place >= block_end) break;
-            block_choose(place);
+        const u32 most = arguments.block_slots / 4, lane = lane_id();
+        const Hubs hubs =
+            warp_hubs([&](u64 arcs) { return static_cast<u32>((arcs + most - 1) / most); });
+        Sum *sums = reinterpret_cast<Sum *>(bytes);
+        u32 *keys = reinterpret_cast<u32 *>(sums + arguments.block_slots);
+        const u32 mine = warp_id() * WARP_SLOTS;
+        u32 kind = ROW_HUB;
+        u64 next = team.block;
+        for (;;) {
+            u32 place, hub = 0;
+            u64 first = 0;
+            if (kind == ROW_HUB) {
+                if (next >= hubs.all) {
+                    if (block.state[HUB]) return;
+                    kind = end_of(ROW_BLOCK) > begin_of(ROW_BLOCK) ? ROW_BLOCK : ROW_WARP;
+                    next = begin_of(ROW_WARP) + team.warp();
+                    continue;
+                }
+                hub = hubs.hub_of(static_cast<u32>(next));
+                place = hubs.begin + hub;
+                first = (next - hubs.first_of(hub)) * most;
+                next += team.blocks;
+            } else if (kind == ROW_BLOCK) {
+                if (threadIdx.x == 0)
+                    shared.claimed = begin_of(ROW_BLOCK) +
+                                     static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
+                __syncthreads();
+                place = shared.claimed;
+                __syncthreads();
+                if (place >= end_of(ROW_BLOCK)) {
+                    kind = ROW_WARP;
+                    continue;
+                }
+            } else {
+                if (next >= end_of(ROW_WARP)) break;
+                place = static_cast<u32>(next);
+                next += team.warps();
+            }
+            const bool is_block = kind != ROW_WARP;
+            const u32 thread = is_block ? threadIdx.x : lane,
+                      threads = is_block ? blockDim.x : WARP;
+            const Visitor at = visitor(arguments.order[place]);
+            u32 found = NO_LABEL;
+            if (!stays(at)) {
+                const Row row = row_of(at.v);
+                const u64 end = kind == ROW_HUB ? min(row.arcs, first + most) : row.arcs;
+                const SumTable table{is_block ? keys : keys + mine, is_block ? sums : sums + mine,
+                                     slots_for(end - first) - 1};
+                add_arcs(table, at, row, first, end, thread, threads, [=] {
+                    if (is_block)
+                        __syncthreads();
+                    else
+                        __syncwarp();
+                });
+                if (kind == ROW_HUB) {
+                    const SumTable all = hub_table(hub, row.arcs);
+                    for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) {
+                        const u32 name = load_system(table.keys + slot);
+                        if (name != NO_LABEL) all.add(name, load_system(table.sums + slot));
+                    }
+                    __syncthreads();
+                    continue;
+                }
+                Choice choice = look_through(table, at, thread, table.mask + 1, threads);
+                if (is_block) {
+                    choice = block_choice(choice);
+                } else {
+                    choice.best = warp_best(choice.best);
+                    choice.extra = lanes_sum(choice.extra);
+                }
+                found = decision(at, choice);
+            }
+            if (thread == 0 && kind != ROW_HUB) arguments.chosen[place] = found;
+            if (!is_block) __syncwarp();
         }
-        const SumTable all = block_table(0);
-        const u32 own = warp_id() * WARP_SLOTS;
-        const SumTable table{all.keys + own, all.sums + own, 0};
-        const u32 warp_end = end_of_bin(bin + ROW_WARP);
-        for (u64 place = begin_of_bin(bin + ROW_WARP) + team.warp(); place < warp_end;
-             place += team.warps())
-            warp_choose(table, static_cast<u32>(place));
-        __syncwarp();
-        const u64 end = end_of_bin(bin + ROW_TINY);
-        for (u64 place = begin_of_bin(bin + ROW_TINY) + team.thread(); place < end;
-             place += team.threads())
+        const SumTable table{keys + mine, sums + mine, 0};
+        const u64 end = end_of(ROW_TINY);
+        for (u64 place = begin_of(ROW_TINY) + team.thread(); place < end; place += team.threads())
             arguments.chosen[place] = thread_choose(table, arguments.order[place]);
     }
 
@@ -424,15 +433,18 @@ struct Moves : Level {
             if (arguments.label[u] != own) store_system(arguments.active + u, 1u);
         }
     }
-    __device__ __forceinline__ void team_activate(u32 before) const {
-        const u32 bin = before * KINDS;
-        const u32 block_end = end_of_bin(bin + ROW_BLOCK), warp_end = end_of_bin(bin + ROW_WARP);
-        for (u32 place = begin_of_bin(bin) + team.block; place < block_end; place += team.blocks)
-            activate(place, threadIdx.x, blockDim.x);
-        for (u64 place = block_end + team.warp(); place < warp_end; place += team.warps())
+    // Blocks, warps and threads begin at the end, as those at the begin have vertices to visit.
+    __device__ __forceinline__ void team_activate() const {
+        const u64 *places = block.state + BEFORE;
+        const u64 block_end = places[ROW_WARP], warp_end = places[ROW_TINY], end = places[KINDS];
+        for (u64 place = places[ROW_HUB] + team.blocks - 1 - team.block; place < block_end;
+             place += team.blocks)
+            activate(static_cast<u32>(place), threadIdx.x, blockDim.x);
+        for (u64 place = block_end + team.warps() - 1 - team.warp(); place < warp_end;
+             place += team.warps())
             activate(static_cast<u32>(place), lane_id(), WARP);
-        const u64 end = end_of_bin(bin + ROW_TINY);
-        for (u64 place = warp_end + team.thread(); place < end; place += team.threads())
+        for (u64 place = warp_end + team.threads() - 1 - team.thread(); place < end;
+             place += team.threads())
             activate(static_cast<u32>(place), 0, 1);
     }
 
@@ -443,10 +455,9 @@ struct Moves : Level {
         atomicAdd(totals + to, mass);
     }
     __device__ __forceinline__ void team_take() const {
-        const u64 end = end_of_bin(which * KINDS + KINDS - 1);
+        const u64 end = end_of(ROW_TINY);
         u64 moves = 0;
-        for (u64 place = begin_of_bin(which * KINDS) + team.thread(); place < end;
-             place += team.threads()) {
+        for (u64 place = begin_of(ROW_HUB) + team.thread(); place < end; place += team.threads()) {
             const u32 v = arguments.order[place], to = arguments.chosen[place];
             arguments.active[v] = 0;
             if (to == NO_LABEL) continue;
@@ -543,7 +554,6 @@ struct Moves : Level {
     }
 
     __device__ __forceinline__ void run(u32 phase) const {
-        const u32 before = static_cast<u32>(block.state[PREVIOUS]);
         switch (phase) {
             case MOVE_BEGIN:
                 team_begin();
@@ -556,7 +566,7 @@ struct Moves : Level {
                 break;
             case MOVE_DECIDE:
                 if (which != NO_CLASS) block_decide();
-                if (before != NO_CLASS && block.state[HUB] == 0) team_activate(before);
+                if (block.state[PREVIOUS] != NO_CLASS && block.state[HUB] == 0) team_activate();
                 break;
             case MOVE_SCAN:
                 block_scan_hubs();
@@ -571,16 +581,17 @@ struct Moves : Level {
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    const u32 *ends = arguments.counters->ends;
-    u32 begin = which ? load_relaxed(ends + which * KINDS - 1) : 0;
     state[HUB] = 0;
     for (; which < arguments.classes; which++) {
-        const u32 end = load_relaxed(ends + which * KINDS + KINDS - 1);
-        if (end > begin) {
-            state[CLASS] = which;
-            return MOVE_DECIDE;
+        u32 ends[KINDS + 1];
+        for (u32 kind = 0; kind <= KINDS; kind++) {
+            const u32 bin = which * KINDS + kind;
+            ends[kind] = bin ? load_relaxed(arguments.counters->ends + bin - 1) : 0;
         }
-        begin = end;
+        if (ends[KINDS] == ends[0]) continue;
+        for (u32 kind = 0; kind <= KINDS; kind++) state[THIS + kind] = ends[kind];
+        state[CLASS] = which;
+        return MOVE_DECIDE;
     }
     state[CLASS] = NO_CLASS;
     const bool is_last = state[MOVED] <= state[ENOUGH] || state[ROUND] + 1 >= state[ROUNDS];
@@ -594,43 +605,38 @@ __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64
 
 __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u32 phase,
                                                    const Sums &sums, u64 *state) {
+    u32 which = static_cast<u32>(state[CLASS]);
     switch (phase) {
         case MOVE_BEGIN:
             state[ROUND] = state[MOVED] = 0;
             state[START] = thread_mix(state[SEED]);
             return MOVE_COUNT;
         case MOVE_COUNT:
-            if (sums.counts[MOVES] == 0) {
-                state[ROUND] += 1;
-                return STOP;
-            }
-            return MOVE_LIST;
+            if (sums.counts[MOVES] > 0) return MOVE_LIST;
+            state[ROUND] += 1;
+            return STOP;
+        case MOVE_DECIDE:
+            if (which != NO_CLASS)
+                return state[THIS + ROW_HUB + 1] > state[THIS + ROW_HUB] ? MOVE_SCAN : MOVE_TAKE;
+            state[PREVIOUS] = NO_CLASS;
+            which = arguments.classes;
+            break;
+        case MOVE_SCAN:
+            state[HUB] += arguments.hubs;
+            return state[THIS + ROW_HUB] + state[HUB] < state[THIS + ROW_HUB + 1] ? MOVE_DECIDE
+                                                                                  : MOVE_TAKE;
         case MOVE_LIST:
             state[PREVIOUS] = NO_CLASS;
-            return thread_next_class(arguments, state, 0);
-        case MOVE_DECIDE: {
-            const u32 which = static_cast<u32>(state[CLASS]);
-            if (which == NO_CLASS) {
-                state[PREVIOUS] = NO_CLASS;
-                return thread_next_class(arguments, state, arguments.classes);
-            }
-            const u32 begin =
-                which ? load_relaxed(arguments.counters->ends + which * KINDS - 1) : 0;
-            const u32 end = load_relaxed(arguments.counters->ends + which * KINDS + ROW_HUB);
-            return end > begin ? MOVE_SCAN : MOVE_TAKE;
-        }
-        case MOVE_SCAN: {
-            const u32 which = static_cast<u32>(state[CLASS]);
-            const u32 begin =
-                which ? load_relaxed(arguments.counters->ends + which * KINDS - 1) : 0;
-            const u32 end = load_relaxed(arguments.counters->ends + which * KINDS + ROW_HUB);
-            state[HUB] += arguments.hubs;
-            return begin + state[HUB] < end ? MOVE_DECIDE : MOVE_TAKE;
-        }
-        case MOVE_TAKE:
+            which = 0;
+            break;
+        default:  // MOVE_TAKE
             state[MOVED] += sums.counts[MOVES];
-            state[PREVIOUS] = sums.counts[MOVES] && !state[REFINES] ? state[CLASS] : NO_CLASS;
-            return thread_next_class(arguments, state, static_cast<u32>(state[CLASS]) + 1);
+            state[PREVIOUS] = NO_CLASS;
+            if (sums.counts[MOVES] && !state[REFINES]) {
+                state[PREVIOUS] = which;
+                for (u32 kind = 0; kind <= KINDS; kind++) state[BEFORE + kind] = state[THIS + kind];
+            }
+            which += 1;
     }
-    return STOP;
+    return thread_next_class(arguments, state, which);
 }

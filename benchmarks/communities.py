@@ -5,7 +5,7 @@
 GRAPH is a file or a generated graph (``rmat:20``); it is taken without directions, weights, self-loops and
 parallel edges. Turns are interleaved: in each, every method runs once with another seed. The table has the
 median of seconds and of seconds of CPU time of all threads, and the lowest, the median and the highest
-modularity, as Godwit computes it. Where there is a GPU, label propagation runs on it, too, with the graph
+modularity, as Godwit computes it. Where there is a GPU, Godwit's methods run on it, too, with the graph
 placed. ``--slow`` adds leidenalg and NetworkX. Godwit's first turn, which loads compiled code, does not
 count; ``igraph leiden`` has its default of two iterations, as leidenalg.
 """
@@ -17,6 +17,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,18 @@ def load(name: str) -> gw.Graph:
     return graph.symmetrize().without_weights().remove_self_loops().merge_parallel_arcs()
 
 
+def _label_of(function: Callable[..., gw.CommunitiesResult], placed: Any, seed: int) -> Any:
+    return function(placed, seed=seed).label
+
+
 def of_godwit(graph: gw.Graph, threads: int) -> dict[str, Method]:
     """Return Godwit's methods."""
     devices = [f"cpu:{index}" for index in range(threads)]
     on_gpu: dict[str, Method] = {}
     if driver.device_count() > 0:
         placed = gw.place(graph, "cuda:0")
-        on_gpu["gw.label_propagation, GPU"] = lambda seed: (
-            gw.label_propagation(placed, seed=seed).label
-        )
+        for function in (gw.louvain, gw.leiden, gw.label_propagation):
+            on_gpu[f"gw.{function.__name__}, GPU"] = partial(_label_of, function, placed)
     return {
         "gw.louvain": lambda seed: gw.louvain(graph, seed=seed, devices=devices).label,
         "gw.leiden": lambda seed: gw.leiden(graph, seed=seed, devices=devices).label,

@@ -1,10 +1,10 @@
 """Communities of graphs: Louvain, Leiden, label propagation, and the modularity of any communities.
 
 Sums are integers, and scores are rounded in one order, so a seed gives the same communities, bit for bit,
-for any number of threads (cpu.py says how vertices move), and label propagation also on a GPU (labels.cuh;
-of several the first alone computes). Communities are connected: what remains
-unconnected in the end is divided, which only raises the modularity (Sahu, "Addressing
-internally-disconnected communities in Leiden and Louvain", 2024).
+for any number of threads (cpu.py says how vertices move), and on a GPU (levels.cuh, labels.cuh; of several
+the first alone computes). Communities are connected: what remains unconnected in the end is divided, which
+only raises the modularity (Sahu, "Addressing internally-disconnected communities in Leiden and Louvain",
+2024).
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def louvain(
 
     Vertices move to the community of a neighbour where that raises the modularity most, then communities
     become vertices of a smaller graph, and so on (Blondel, Guillaume, Lambiotte, Lefebvre, 2008); at last
-    vertices of each level move once more. A seed gives the same communities on any number of threads, on
-    every machine. Communities are connected.
+    vertices of each level move once more. A seed gives the same communities on any number of threads, on a
+    GPU, on every machine. Communities are connected.
 
     :param graph: a graph, or one placed on devices by :func:`place`. Parallel edges add up. The modularity
         of directed graphs is that of Leicht and Newman (:func:`modularity`)
@@ -81,14 +81,16 @@ def louvain(
     :param weighted: None: edges count by their weights where the graph has some, which must not be
         negative; True: the same, and a graph without is refused; False: each edge counts 1
     :param seed: of the order in which vertices move: any integer
-    :param devices: of the CPU: ``"cpu"`` for all cores, or virtual ones, each of which is a thread. None:
-        all cores, also where there are GPUs
+    :param devices: None: the first GPU, if there is one and the graph is large enough, else all cores;
+        ``"cpu"`` for all cores, or virtual ones, each of which is a thread; or GPUs, of which the first
+        alone computes: ``.statistics.devices`` names it
     :param timeout_s: seconds after which to give up; compiling is not counted
     :param progress: as for :func:`bfs`: the number of visits of vertices so far
     :param trace: as for :func:`bfs`
+    :param gpu: how kernels are run
     :returns: ``.label`` (n), ``.count``, ``.sizes`` (count), ``.modularity``, ``.levels``, ``.to_dict()``,
         ``.statistics``
-    :raises InputError: a negative weight, a GPU, or another wrong argument
+    :raises InputError: a negative weight, or another wrong argument
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the arrays do not fit into memory
     :raises RunTimeoutError: out of time
@@ -185,9 +187,6 @@ def label_propagation(
         makes exactly so many
     :param weighted: as for :func:`louvain`
     :param seed: of the hashes; ``"cdlp"`` has no use for it
-    :param devices: None: the first GPU, if there is one, else all cores; those of :func:`louvain`, or GPUs,
-        of which the first alone computes: ``.statistics.devices`` names it
-    :param gpu: how kernels are run
     :returns: as of :func:`louvain`
 
     Other parameters and errors are as for :func:`louvain`.

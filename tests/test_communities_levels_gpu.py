@@ -13,7 +13,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.communities import levels
+from godwit.algorithms.communities import levels, levels_cuda
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
@@ -57,13 +57,26 @@ def rows_of_all_lengths(lengths: list[int], *, directed: bool) -> Graph:
 
 @pytest.fixture
 def few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small levels have as many classes as large ones: 1024 supersteps a round take long."""
-    monkeypatch.setattr(levels, "_SMALL_VERTICES", 16)
+    """Fewer levels are small: 1024 supersteps a round take long, and cores take over those levels."""
+    for module in (levels, levels_cuda):
+        monkeypatch.setattr(module, "SMALL_VERTICES", 16)
 
 
 def test_small_levels_have_all_classes() -> None:
     with emulated_gpus(1):
         check(gw.louvain, gw.generators.rmat(6, 6, seed=1), "cuda:0")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_levels_of_any_size(monkeypatch: pytest.MonkeyPatch, method: Method) -> None:
+    graph = gw.generators.road(20, seed=3)
+    one_way = gw.generators.rmat(7, 5, seed=2, symmetrize=False, weights=(0, 3))
+    for small in (0, 5, 40):
+        for module in (levels, levels_cuda):
+            monkeypatch.setattr(module, "SMALL_VERTICES", small)
+        with emulated_gpus(1):
+            check(method, graph, "cuda:0")
+            check(method, one_way, "cuda:0")
 
 
 @pytest.mark.usefixtures("few_classes")

@@ -25,7 +25,7 @@ _LEAST_CLASSES = 8
 """Classes of a round where rows are short: more lead to better communities, but rows are read in pieces."""
 LABEL_CLASSES = 64
 """Classes of a round where rows are long, and of label propagation."""
-_SMALL_VERTICES = 1 << 16
+SMALL_VERTICES = 1 << 16
 """Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
 MOST_ROUNDS = 32
 LAST_MOVES = 256
@@ -88,6 +88,7 @@ class Cores:
     :param threads: upper limit; None: all of the process
     :param poll: called now and then with the number of vertices visited; an exception ends the run
     :ivar label: the community of each vertex of the level that the latest step was about
+    :ivar word: of which the seed of the next rounds is made
     :ivar visits: number of visits of vertices that looked for a better community
     :ivar rounds: number of rounds of these
     """
@@ -108,7 +109,7 @@ class Cores:
         self._threads = self._threads_for(level)
         self._poll = poll
         self._factor = factor
-        self._word = seed % 2**64
+        self.word = seed % 2**64
         each, shared = n * (8 + ids.itemsize), n * (8 + 6 * ids.itemsize)
         while (
             self._threads > 1
@@ -127,8 +128,8 @@ class Cores:
 
     def _next_seed(self) -> np.uint64:
         """Return another seed at each call."""
-        self._word = first_word(self._word)
-        return np.uint64(self._word)
+        self.word = first_word(self.word)
+        return np.uint64(self.word)
 
     def _run(
         self, kernel: Any, level: Level, *arguments: Any, tallies: Array | None = None
@@ -288,7 +289,7 @@ def class_count(vertices: int, arcs: int, most: int) -> int:
     :param arcs: ``bound`` of the level
     :param most: of few vertices
     """
-    if vertices <= _SMALL_VERTICES:
+    if vertices <= SMALL_VERTICES:
         return most
     classes = _LEAST_CLASSES
     while classes < LABEL_CLASSES and classes * vertices < 2 * arcs:

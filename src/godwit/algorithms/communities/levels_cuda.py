@@ -1,8 +1,13 @@
-"""Louvain's and Leiden's steps on one GPU: arguments and results of levels.cuh."""
+"""Louvain's and Leiden's steps on one GPU: arguments and results of levels.cuh.
+
+A superstep takes as long as a core needs for hundreds of vertices, and small levels have thousands of
+supersteps a round. So cores take over small levels, with the same result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from time import perf_counter
@@ -10,15 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.communities.cpu import MOST_CLASSES
+from godwit.algorithms.communities.cpu import MOST_CLASSES, Rows
 from godwit.algorithms.communities.levels import (
     LAST_MOVES,
     MOST_ROUNDS,
+    SMALL_VERTICES,
+    Cores,
+    Level,
     class_count,
     first_word,
 )
 from godwit.arrays import ResultLocation
-from godwit.dtypes import Array
+from godwit.dtypes import Array, frozen
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.gpu_options import GpuOptions
@@ -60,6 +68,8 @@ _COUNTERS_BYTES = 5 * 8 + 4 * (4 + _MOST_HUBS + 3 * _MOST_BINS)
 _PART_BYTES = 24
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
+_MOST_ARCS_OF_CORES = 1 << 22
+"""Limit of the arcs of a level that cores take over."""
 _MOST_HUB_BYTES = 1 << 28
 """Upper limit of the tables of hubs, unless one alone is larger."""
 
@@ -187,7 +197,9 @@ class _LevelPlan(StepPlan[StepPlacement]):
 
 
 class GpuSteps:
-    """Steps of the methods (levels.py) on a GPU that is held.
+    """Steps of the methods (levels.py) on a GPU that is held; those of small levels on the CPU's cores.
+
+    Invariant: the communities of the latest level are where its rows are.
 
     :param seed: any integer
     :ivar visits: number of visits of vertices that looked for a better community
@@ -205,9 +217,11 @@ class GpuSteps:
                 f"{placement.vertex_count:,}; use devices='cpu'"
             )
         self._placement = placement
+        self._ids = placement.graph.id_dtype
         self._scores = scores
         self._word = seed % 2**64
         self._poll = poll
+        self._cores: Cores | None = None
         self.visits = self.rounds = 0
         self.seconds = {"kernel": 0.0}
         begin = perf_counter()
@@ -322,23 +336,49 @@ class GpuSteps:
         if not refines:
             self.rounds += int(state[Word.ROUND])
 
-    def begin_alone(self, level: GpuLevel) -> None:
+    @contextmanager
+    def _on_cores(self) -> Iterator[Cores]:
+        """Yield the cores' steps, with the seed, and take over what they have counted."""
+        cores = self._cores
+        assert cores is not None
+        cores.word, cores.visits, cores.rounds = self._word, self.visits, self.rounds
+        if self._poll is not None:
+            self._poll.before = 0
+        yield cores
+        self._word, self.visits, self.rounds = cores.word, cores.visits, cores.rounds
+
+    def begin_alone(self, level: GpuLevel | Level) -> None:
         """Make each vertex of a level a community."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                cores.begin_alone(level)
+            return
         self._enter(level)
         self._run(Phase.BEGIN_ALONE)
 
-    def move(self, level: GpuLevel) -> None:
+    def move(self, level: GpuLevel | Level) -> None:
         """Move the vertices of a level to better communities."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                cores.move(level)
+            return
         self._enter(level)
         self._moves(level, MOST_ROUNDS, refines=False)
 
-    def refine(self, level: GpuLevel) -> None:
+    def refine(self, level: GpuLevel | Level) -> None:
         """Divide the communities of a level into connected parts."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                cores.refine(level)
+            return
         self._enter(level)
         self._moves(level, 1, refines=True)
 
-    def count_communities(self, level: GpuLevel) -> int:
+    def count_communities(self, level: GpuLevel | Level) -> int:
         """Return the number of communities of a level."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.count_communities(level)
         return self._count(level, "", counts_only=True)
 
     def _count(self, level: GpuLevel, prefix: str, *, counts_only: bool) -> int:
@@ -350,8 +390,36 @@ class GpuSteps:
         struct["counts_only"] = counts_only
         return int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
 
-    def aggregate(self, level: GpuLevel, *, parts: bool = False) -> GpuLevel | None:
+    def aggregate(self, level: GpuLevel | Level, *, parts: bool = False) -> GpuLevel | Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.aggregate(level, parts=parts)
+        above = self._aggregated(level, parts=parts)
+        if above is None or above.vertex_count > SMALL_VERTICES or above.arcs > _MOST_ARCS_OF_CORES:
+            return above
+        taken = self._downloaded(above)
+        self._cores = Cores(taken, float(self._arguments["factor"]), 0, None, self._poll)
+        return taken
+
+    def _downloaded(self, level: GpuLevel) -> Level:
+        """Return a level on the host."""
+        n, ids = level.vertex_count, self._ids
+        arrays, part = self._plan.arrays.of(level.number), self._plan.part
+        kinds = {
+            "begins": (np.dtype(np.int64), n), "ends": (np.dtype(np.int64), n),
+            "targets": (self._placement.id_dtype, level.arcs),
+            "weights": (np.dtype(f"u{self._plan.sum_bytes}"), level.arcs),
+            "mass": (np.dtype(np.int64), n), "in_mass": (np.dtype(np.int64), n * self._scores.one_way),
+        }  # fmt: skip
+        of = {name: arrays[name][part].download(*kind) for name, kind in kinds.items()}
+        rows = Rows(
+            frozen(of["begins"]), frozen(of["ends"]), frozen(of["targets"], ids),
+            frozen(of["weights"], np.int64),
+        )  # fmt: skip
+        return Level(rows, (frozen(of["mass"]), frozen(of["in_mass"])), level.bound)
+
+    def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
         count = self._count(level, "part_" if parts else "", counts_only=False)
         if count == level.vertex_count:
             return None
@@ -384,31 +452,59 @@ class GpuSteps:
         state = self._run(Phase.JOIN_MEMBERS)
         none = ("in_begins", "in_ends", "in_targets", "in_weights", "vertices")
         members |= dict.fromkeys(none, 0)
-        above = GpuLevel(members, level.number + 1, count, 0, 0, int(state[Word.ARCS]), room)
+        arcs = int(state[Word.ARCS])
+        above = GpuLevel(members, level.number + 1, count, 0, 0, arcs, room)
         self._measure(above, state)
         return above
 
-    def _rename(self, level: GpuLevel, above: GpuLevel, *, lifts: bool) -> None:
+    def _rename(self, level: GpuLevel, above_count: int, *, lifts: bool) -> None:
         struct = self._arguments
         self._enter(level)
-        struct["above_count"], struct["lifts"] = above.vertex_count, lifts
-        struct["names"] = level.vertex_count if lifts else above.vertex_count
+        struct["above_count"], struct["lifts"] = above_count, lifts
+        struct["names"] = level.vertex_count if lifts else above_count
         self._run(Phase.RENAME_CLEAR)
         for one, other in (
             ("label", "other"), ("total", "other_total"), ("in_total", "in_other_total"),
         ):  # fmt: skip
             struct[one], struct[other] = struct[other].copy(), struct[one].copy()
 
-    def lift(self, level: GpuLevel, above: GpuLevel) -> None:
+    def lift(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
         """Give the vertices of the next level the communities of their members."""
-        self._rename(level, above, lifts=True)
+        if isinstance(level, Level):
+            assert isinstance(above, Level)
+            with self._on_cores() as cores:
+                cores.lift(level, above)
+            return
+        self._rename(level, above.vertex_count, lifts=True)
+        if isinstance(above, Level):
+            with self._on_cores() as cores:
+                label = self._of("label")[self._plan.part].download(np.int32, above.vertex_count)
+                cores.label = label.astype(self._ids, copy=False)
 
-    def lower(self, level: GpuLevel, above: GpuLevel) -> None:
+    def lower(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
         """Give the vertices of a level the communities that those of the next level have."""
-        self._rename(level, above, lifts=False)
+        if isinstance(level, Level):
+            assert isinstance(above, Level)
+            with self._on_cores() as cores:
+                cores.lower(level, above)
+            return
+        if isinstance(above, Level):
+            with self._on_cores() as cores:
+                self._upload_communities(above, cores.label)
+        self._rename(level, above.vertex_count, lifts=False)
 
-    def vertices_above(self, level: GpuLevel) -> Array:
+    def _upload_communities(self, level: Level, label: Array) -> None:
+        """Take the communities of a level from the host."""
+        self._of("label")[self._plan.part].upload(label.astype(np.uint32))
+        totals = level.totals(label, level.vertex_count)
+        for name, total in zip(("total", "in_total"), totals, strict=True):
+            self._of(name)[self._plan.part].upload(total)
+
+    def vertices_above(self, level: GpuLevel | Level) -> Array:
         """Return, on the host, the vertex of the next level of each vertex of a level."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.vertices_above(level)
         array = self._plan.arrays.of(level.number)["map"]
         if level.number == 0:
             return self._delivered(array)
@@ -416,7 +512,7 @@ class GpuSteps:
             self._plan.part, self._pointer(array), level.vertex_count, np.int32, ResultLocation()
         )
         self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
-        result: Array = found.astype(self._placement.graph.targets.dtype, copy=False)
+        result: Array = found.astype(self._ids, copy=False)
         return result
 
     def communities(self) -> Array:
@@ -429,15 +525,16 @@ class GpuSteps:
         return self._delivered(self._of("other"))
 
     def _of(self, name: str) -> DeviceArray:
-        """Return the array of labels that a member of the arguments points to."""
-        arrays = [self._plan.arrays.shared[one] for one in ("label", "other")]
-        return next(one for one in arrays if self._pointer(one) == int(self._arguments[name]))
+        """Return the array that a member of the arguments points to."""
+        arrays = self._plan.arrays.shared.values()
+        pointer = int(self._arguments[name])
+        return next(one for one in arrays if one and self._pointer(one) == pointer)
 
     def _delivered(self, array: DeviceArray) -> Array:
         """Return values of the vertices of the first level, on the host."""
         found, seconds = deliver_vertices(
             self._placement, array, np.int32, ResultLocation(),
-            result_dtype=self._placement.graph.targets.dtype,
+            result_dtype=self._ids,
         )  # fmt: skip
         self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
         result: Array = found

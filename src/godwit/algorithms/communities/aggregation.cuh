@@ -380,11 +380,27 @@ struct Aggregation : Level {
     }
 };
 
-// The visitor of all rows that adds the arcs of the largest communities to their tables.
+// The visitor of all rows that adds the arcs of the largest communities to their tables. Sums that many arcs are
+// added to are collected in shared memory: a place of `kept` belongs to the first slot that asks for it.
 struct AddBigs {
     const Aggregation &level;
     bool enters;
     u32 dense;
+    SumTable kept;
+
+    __device__ __forceinline__ void add(u64 slot, Sum weight) const {
+        const u32 place = static_cast<u32>(slot) & kept.mask;
+        if (slot < NO_LABEL) {
+            u32 there = load_system(kept.keys + place);
+            if (there == NO_LABEL)
+                there = atomicCAS(kept.keys + place, NO_LABEL, static_cast<u32>(slot));
+            if (there == NO_LABEL || there == static_cast<u32>(slot)) {
+                atomicAdd(kept.sums + place, weight);
+                return;
+            }
+        }
+        atomicAdd(level.arguments.big_sums + slot, weight);
+    }
 
     template <u32 ARCS>
     __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
@@ -408,7 +424,7 @@ struct AddBigs {
             if (!weight) continue;
             const Big big = arguments.bigs[arguments.member_ends[from[i]]];
             if (big.slots >= dense) {
-                atomicAdd(arguments.big_sums + big.begin + arguments.dense[to[i]], weight);
+                add(big.begin + arguments.dense[to[i]], weight);
             } else {
                 const SumTable table{arguments.big_keys + big.begin, arguments.big_sums + big.begin,
                                      static_cast<u32>(big.slots - 1)};
@@ -445,8 +461,17 @@ __device__ __forceinline__ void Aggregation::team_join() const {
         }
     });
     if (arguments.counters->bigs == 0) return;
-    team_visit_arcs(false, AddBigs{*this, false, dense});
-    if (ONE_WAY && arguments.in_begins) team_visit_arcs(true, AddBigs{*this, true, dense});
+    const SumTable kept{keys, reinterpret_cast<Sum *>(bytes), arguments.block_slots - 1};
+    __syncthreads();
+    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) kept.clear(place);
+    __syncthreads();
+    team_visit_arcs(false, AddBigs{*this, false, dense, kept});
+    if (ONE_WAY && arguments.in_begins) team_visit_arcs(true, AddBigs{*this, true, dense, kept});
+    __syncthreads();
+    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) {
+        const u32 slot = load_system(kept.keys + place);
+        if (slot != NO_LABEL) atomicAdd(arguments.big_sums + slot, load_system(kept.sums + place));
+    }
 }
 
 __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u32 phase,

@@ -7,21 +7,28 @@ struct Forest {
     u32 *parent;
 
     __device__ __forceinline__ u32 parent_of(u32 v) const { return load_relaxed(parent + v); }
+    // The root of a vertex; the way to it becomes shorter by half. Only roots get other parents, so what is stored is
+    // an ancestor whatever others do.
     __device__ __forceinline__ u32 root_of(u32 v) const {
-        u32 root = parent_of(v);
-        for (u32 next = parent_of(root); next != root; next = parent_of(root)) root = next;
-        return root;
+        u32 above = parent_of(v);
+        if (above == v) return v;
+        for (u32 next = parent_of(above); next != above; next = parent_of(above)) {
+            store_system(parent + v, next);
+            v = above;
+            above = next;
+        }
+        return above;
     }
-    // Join the trees of two vertices.
+    // Join the trees of two vertices (Jaiganesh, Burtscher, HPDC 2018).
     __device__ __forceinline__ void thread_join(u32 u, u32 v) const {
-        u32 above_u = parent_of(u), above_v = parent_of(v);
-        while (above_u != above_v) {
-            const u32 high = max(above_u, above_v), low = min(above_u, above_v);
-            const u32 over = parent_of(high);
-            if (over == low) return;
-            if (over == high && atomicCAS(parent + high, high, low) == high) return;
-            above_u = parent_of(parent_of(high));
-            above_v = parent_of(low);
+        u = root_of(u);
+        v = root_of(v);
+        while (u != v) {
+            const u32 high = max(u, v), low = min(u, v);
+            const u32 over = atomicCAS(parent + high, high, low);
+            if (over == high) return;
+            u = root_of(over);
+            v = low;
         }
     }
 };

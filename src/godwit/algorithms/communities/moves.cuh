@@ -337,6 +337,11 @@ struct Moves : Level {
         arguments.counters->done[hub] = 0;
     }
 
+    // Claim a row of the class that a block visits.
+    __device__ __forceinline__ u32 thread_claim() const {
+        return begin_of(ROW_BLOCK) + static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
+    }
+
     // Visit pieces of the rows of hubs, then rows that a block visits, which blocks claim one by one, then those for
     // warps: one copy of the code for all.
     __device__ __forceinline__ void block_decide() const {
@@ -355,6 +360,7 @@ struct Moves : Level {
                 if (next >= hubs.all) {
                     if (block.state[HUB]) return;
                     kind = end_of(ROW_BLOCK) > begin_of(ROW_BLOCK) ? ROW_BLOCK : ROW_WARP;
+                    if (kind == ROW_BLOCK && threadIdx.x == 0) shared.claimed = thread_claim();
                     next = begin_of(ROW_WARP) + team.warp();
                     continue;
                 }
@@ -363,12 +369,8 @@ struct Moves : Level {
                 first = (next - hubs.first_of(hub)) * most;
                 next += team.blocks;
             } else if (kind == ROW_BLOCK) {
-                if (threadIdx.x == 0)
-                    shared.claimed = begin_of(ROW_BLOCK) +
-                                     static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
                 __syncthreads();
                 place = shared.claimed;
-                __syncthreads();
                 if (place >= end_of(ROW_BLOCK)) {
                     kind = ROW_WARP;
                     continue;
@@ -381,6 +383,9 @@ struct Moves : Level {
             const bool is_block = kind != ROW_WARP;
             const u32 thread = is_block ? threadIdx.x : lane,
                       threads = is_block ? blockDim.x : WARP;
+            // The next claim, which is under way meanwhile, is stored once all have read the last.
+            u32 claim = 0;
+            if (kind == ROW_BLOCK && threadIdx.x == 0) claim = thread_claim();
             const Visitor at = visitor(arguments.order[place]);
             u32 found = NO_LABEL;
             if (!stays(at)) {
@@ -413,7 +418,12 @@ struct Moves : Level {
                 found = decision(at, choice);
             }
             if (thread == 0 && kind != ROW_HUB) arguments.chosen[place] = found;
-            if (!is_block) __syncwarp();
+            if (is_block) {
+                __syncthreads();
+                if (threadIdx.x == 0) shared.claimed = claim;
+            } else {
+                __syncwarp();
+            }
         }
         const SumTable table{keys + mine, sums + mine, 0};
         const u64 end = end_of(ROW_TINY);

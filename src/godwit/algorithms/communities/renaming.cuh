@@ -13,6 +13,17 @@ struct Renaming : Level {
     }
     __device__ __forceinline__ u32 name_at(u32 v) const { return arguments.lifts ? v : id_of(v); }
 
+    // A smaller neighbour in the community of a vertex, if one is among the first; else the vertex.
+    __device__ __forceinline__ u32 first_parent(u32 v) const {
+        const i64 begin = arguments.begins[v], end = min(arguments.ends[v], begin + BATCH);
+        const u32 own = arguments.label[v];
+        for (i64 arc = begin; arc < end; arc++) {
+            const u32 u = static_cast<u32>(arguments.targets[arc]);
+            if (u < v && arguments.label[u] == own) return u;
+        }
+        return v;
+    }
+
     __device__ __forceinline__ void run(u32 phase) const {
         switch (phase) {
             case RENAME_CLEAR:
@@ -43,7 +54,7 @@ struct Renaming : Level {
                 });
                 break;
             case SPLIT_BEGIN:
-                team_each(arguments.count, [&](u32 v) { arguments.part[v] = v; });
+                team_each(arguments.count, [&](u32 v) { arguments.part[v] = first_parent(v); });
                 if (team.thread() == 0) thread_forget_long_rows();
                 break;
             case SPLIT_JOIN:

@@ -84,7 +84,7 @@ enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND };
 // Kinds of rows, the longest first.
 enum RowKind : u32 { ROW_HUB, ROW_BLOCK, ROW_WARP, ROW_TINY };
 
-using Sum = WeightSum;
+using Sum = WeightSum;  // of all weights, too
 
 struct LevelCounters {
     u64 long_rows;
@@ -128,21 +128,21 @@ struct Arguments {
     const Id *in_targets;
     const Sum *in_weights;
     const Id *vertices;  // by position; null: the same
-    u64 *mass;           // by position
-    u64 *in_mass;        // or null: there is one mass
-    u64 *total;          // by community
-    u64 *in_total;
-    u64 *part_total;  // by part
-    u64 *in_part_total;
-    u64 *other_total;  // in another level
-    u64 *in_other_total;
+    Sum *mass;           // by position
+    Sum *in_mass;        // or null: there is one mass
+    Sum *total;          // by community
+    Sum *in_total;
+    Sum *part_total;  // by part
+    Sum *in_part_total;
+    Sum *other_total;  // in another level
+    Sum *in_other_total;
     u32 *label;   // by position
     u32 *other;   // by position of another level
     u32 *part;    // by position
-    u32 *grown;   // by part
+    u8 *grown;    // by part
     u32 *chosen;  // by place in `order`; NO_LABEL: it stays
     u32 *order;   // positions
-    u32 *active;  // by position
+    u8 *active;   // by position
     u32 *firsts;  // by block and bin: first place of the block's vertices
     u32 *hub_keys;
     Sum *hub_sums;
@@ -151,8 +151,8 @@ struct Arguments {
     Schedule::Row *in_long_rows;
     LevelCounters *counters;
     const u32 *group;  // by position: the names that the next level's vertices are made of
-    const u64 *group_total;
-    const u64 *in_group_total;
+    const Sum *group_total;
+    const Sum *in_group_total;
     u32 *number;  // by name: the vertex of the next level
     u32 *old;     // by vertex of the next level: its name
     u32 *map;     // by position: the vertex of the next level
@@ -166,8 +166,8 @@ struct Arguments {
     Big *bigs;
     u32 *big_keys;
     Sum *big_sums;
-    u64 *above_mass;
-    u64 *in_above_mass;
+    Sum *above_mass;
+    Sum *in_above_mass;
     i64 *above_begins;
     i64 *above_ends;
     Id *above_targets;
@@ -315,8 +315,10 @@ struct Level {
             const Row row = is_there ? row_of(v) : Row{0, 0, 0, 0};
             warp_note_length(row.arcs);
             if (!is_there) return;
-            const u64 mass = arguments.is_unit ? 1 : counts ? row.leaving : 0;
-            const u64 in_mass = arguments.is_unit ? 1 : counts ? row.arcs - row.leaving : 0;
+            const Sum mass = arguments.is_unit ? 1 : counts ? static_cast<Sum>(row.leaving) : 0;
+            const Sum in_mass = arguments.is_unit ? 1
+                                : counts          ? static_cast<Sum>(row.arcs - row.leaving)
+                                                  : 0;
             arguments.mass[v] = mass;
             if (ONE_WAY) arguments.in_mass[v] = in_mass;
             added += mass;
@@ -347,16 +349,16 @@ struct AddMasses {
         const Arguments &arguments = level.arguments;
         const Id *targets = enters ? arguments.in_targets : arguments.targets;
         const Sum *weights = enters ? arguments.in_weights : arguments.weights;
-        u64 *masses = enters ? arguments.in_mass : arguments.mass;
-        const u64 loops = enters ? 1 : arguments.loops;
+        Sum *masses = enters ? arguments.in_mass : arguments.mass;
+        const Sum loops = enters ? 1 : arguments.loops;
         u64 added = 0;
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            u64 mass = 0;
+            Sum mass = 0;
             if (there[i]) {
                 const bool is_loop = static_cast<u32>(targets[arcs[i]]) == rows[i];
-                mass = weights ? (is_loop ? loops : 1) * static_cast<u64>(weights[arcs[i]])
-                               : (is_loop ? loops - 1 : 0);
+                mass =
+                    weights ? (is_loop ? loops : 1) * weights[arcs[i]] : (is_loop ? loops - 1 : 0);
             }
             added += mass;
             const u32 row = __shfl_sync(FULL_WARP, rows[i], 0);

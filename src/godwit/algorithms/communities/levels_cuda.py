@@ -226,7 +226,7 @@ class GpuSteps:
         self.seconds = {"kernel": 0.0}
         begin = perf_counter()
         directions = 2 if scores.one_way else 1
-        wide = scores.weighted or directions * placement.graph.arc_count >= 1 << 32
+        wide = scores.weighted or 2 * directions * placement.graph.arc_count >= 1 << 32
         text = source(placement.id_dtype, wide=wide, one_way=scores.one_way)
         compile_meanwhile(placement.indexes[0], text)
         (out_rows,) = placement.rows("out", scores.weighted)
@@ -238,13 +238,17 @@ class GpuSteps:
         self.seconds["compile"] = perf_counter() - begin - self.seconds["rows"]
         self._arguments = self._plan.arguments[0]
         n, blocks = placement.capacity, self._plan.blocks
-        masses = {"mass": 8 * n, "in_mass": 8 * n * scores.one_way}
+        sum_bytes = self._plan.sum_bytes
+        masses = {"mass": sum_bytes * n, "in_mass": sum_bytes * n * scores.one_way}
         self._reserve_shared(
-            **dict.fromkeys(("label", "other", "part", "grown", "chosen", "order"), 4 * n),
-            **dict.fromkeys(("active", "members", "member_counts", "member_ends"), 4 * n),
+            **dict.fromkeys(("label", "other", "part", "chosen", "order"), 4 * n),
+            **dict.fromkeys(("members", "member_counts", "member_ends"), 4 * n),
             **dict.fromkeys(("dense", "sparse", "block_list"), 4 * n),
-            **dict.fromkeys(("total", "part_total", "other_total", "room"), 8 * n),
+            **dict.fromkeys(("total", "part_total", "other_total"), sum_bytes * n),
             **{f"in_{name}": masses["in_mass"] for name in ("total", "part_total", "other_total")},
+            active=n,
+            grown=n,
+            room=8 * n,
             firsts=4 * _MOST_BINS * blocks,
             long_rows=_LONG_ROW_BYTES * (out_rows.arcs // (_LONG_ROW_ARCS + 1)),
             in_long_rows=_LONG_ROW_BYTES
@@ -406,27 +410,30 @@ class GpuSteps:
         """Return a level on the host."""
         n, ids = level.vertex_count, self._ids
         arrays, part = self._plan.arrays.of(level.number), self._plan.part
+        sums = np.dtype(f"u{self._plan.sum_bytes}")
         kinds = {
             "begins": (np.dtype(np.int64), n), "ends": (np.dtype(np.int64), n),
             "targets": (self._placement.id_dtype, level.arcs),
-            "weights": (np.dtype(f"u{self._plan.sum_bytes}"), level.arcs),
-            "mass": (np.dtype(np.int64), n), "in_mass": (np.dtype(np.int64), n * self._scores.one_way),
+            "weights": (sums, level.arcs),
+            "mass": (sums, n), "in_mass": (sums, n * self._scores.one_way),
         }  # fmt: skip
         of = {name: arrays[name][part].download(*kind) for name, kind in kinds.items()}
         rows = Rows(
             frozen(of["begins"]), frozen(of["ends"]), frozen(of["targets"], ids),
             frozen(of["weights"], np.int64),
         )  # fmt: skip
-        return Level(rows, (frozen(of["mass"]), frozen(of["in_mass"])), level.bound)
+        masses = frozen(of["mass"], np.int64), frozen(of["in_mass"], np.int64)
+        return Level(rows, masses, level.bound)
 
     def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
         count = self._count(level, "part_" if parts else "", counts_only=False)
         if count == level.vertex_count:
             return None
         struct, arrays = self._arguments, self._plan.arrays.of(level.number + 1)
-        two = self._scores.one_way
+        two, sum_bytes = self._scores.one_way, self._plan.sum_bytes
         self._reserve(
-            arrays, begins=8 * count, ends=8 * count, mass=8 * count, in_mass=8 * count * two,
+            arrays, begins=8 * count, ends=8 * count, mass=sum_bytes * count,
+            in_mass=sum_bytes * count * two,
             map=4 * count,
         )  # fmt: skip
         members = {
@@ -498,7 +505,7 @@ class GpuSteps:
         self._of("label")[self._plan.part].upload(label.astype(np.uint32))
         totals = level.totals(label, level.vertex_count)
         for name, total in zip(("total", "in_total"), totals, strict=True):
-            self._of(name)[self._plan.part].upload(total)
+            self._of(name)[self._plan.part].upload(total.astype(f"u{self._plan.sum_bytes}"))
 
     def vertices_above(self, level: GpuLevel | Level) -> Array:
         """Return, on the host, the vertex of the next level of each vertex of a level."""

@@ -39,6 +39,12 @@ __device__ __forceinline__ Candidate warp_best(Candidate best) {
     return best;
 }
 
+__device__ __forceinline__ double number_of(u32 sum) { return static_cast<double>(sum); }
+// Sums are below 2^53.
+__device__ __forceinline__ double number_of(u64 sum) {
+    return static_cast<double>(static_cast<i64>(sum));
+}
+
 // What a vertex compares communities by.
 struct Visitor {
     u32 v;
@@ -90,24 +96,20 @@ struct Moves : Level {
 
     __device__ __forceinline__ Visitor visitor(u32 v) const {
         Visitor at{v, id_of(v), arguments.label[v], 0, 0};
-        at.share =
-            __dmul_rn(arguments.factor, static_cast<double>(static_cast<i64>(arguments.mass[v])));
-        if (ONE_WAY)
-            at.in_share = __dmul_rn(arguments.factor,
-                                    static_cast<double>(static_cast<i64>(arguments.in_mass[v])));
+        at.share = __dmul_rn(arguments.factor, number_of(arguments.mass[v]));
+        if (ONE_WAY) at.in_share = __dmul_rn(arguments.factor, number_of(arguments.in_mass[v]));
         return at;
     }
 
     // The same operations in the same order as _penalty of cpu.py.
-    __device__ __forceinline__ double penalty(const Visitor &at, u64 there, u64 entering) const {
-        const double leaving = static_cast<double>(static_cast<i64>(there));
+    __device__ __forceinline__ double penalty(const Visitor &at, Sum there, Sum entering) const {
+        const double leaving = number_of(there);
         if (!ONE_WAY) return __dmul_rn(at.share, leaving);
-        return __dadd_rn(__dmul_rn(at.share, static_cast<double>(static_cast<i64>(entering))),
-                         __dmul_rn(at.in_share, leaving));
+        return __dadd_rn(__dmul_rn(at.share, number_of(entering)), __dmul_rn(at.in_share, leaving));
     }
     __device__ __forceinline__ double own_penalty(const Visitor &at) const {
-        const u64 there = arguments.total[at.own] - arguments.mass[at.v];
-        const u64 entering = ONE_WAY ? arguments.in_total[at.own] - arguments.in_mass[at.v] : 0;
+        const Sum there = arguments.total[at.own] - arguments.mass[at.v];
+        const Sum entering = ONE_WAY ? arguments.in_total[at.own] - arguments.in_mass[at.v] : 0;
         return penalty(at, there, entering);
     }
 
@@ -144,12 +146,12 @@ struct Moves : Level {
     // Compare the communities in slots [first, end) of a table, `step` apart.
     __device__ __forceinline__ Choice look_through(const SumTable &table, const Visitor &at,
                                                    u32 first, u32 end, u32 step) const {
-        const u64 *totals = REFINES ? arguments.part_total : arguments.total;
-        const u64 *in_totals = REFINES ? arguments.in_part_total : arguments.in_total;
+        const Sum *totals = REFINES ? arguments.part_total : arguments.total;
+        const Sum *in_totals = REFINES ? arguments.in_part_total : arguments.in_total;
         Choice choice{no_candidate(), 0};
         for (u32 base = first; base < end; base += BATCH * step) {
             u32 name[BATCH];
-            u64 there[BATCH], entering[BATCH];
+            Sum there[BATCH], entering[BATCH];
             bool moves[BATCH];
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++) {
@@ -167,12 +169,11 @@ struct Moves : Level {
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++) {
                 if (name[i] == NO_LABEL) continue;
-                const u64 sum = load_system(table.sums + (base + i * step));
+                const Sum sum = load_system(table.sums + (base + i * step));
                 if (REFINES || name[i] == at.own) choice.extra += sum;
                 if (REFINES ? moves[i] && class_of(name[i], start) == which : name[i] == at.own)
                     continue;
-                const double score = __dsub_rn(static_cast<double>(static_cast<i64>(sum)),
-                                               penalty(at, there[i], entering[i]));
+                const double score = __dsub_rn(number_of(sum), penalty(at, there[i], entering[i]));
                 choice.best.take(score, name[i]);
             }
         }
@@ -181,7 +182,7 @@ struct Moves : Level {
 
     // The community that a vertex moves to, or NO_LABEL.
     __device__ __forceinline__ u32 decision(const Visitor &at, const Choice &choice) const {
-        const double weight = static_cast<double>(static_cast<i64>(choice.extra));
+        const double weight = number_of(choice.extra);
         const double against = own_penalty(at);
         if constexpr (REFINES) {
             const bool is_connected = weight >= against;
@@ -440,7 +441,8 @@ struct Moves : Level {
         for (u64 number = thread; number < row.arcs; number += threads) {
             Sum weight;
             const u32 u = thread_arc(row, number, weight);
-            if (arguments.label[u] != own) store_system(arguments.active + u, 1u);
+            if (arguments.label[u] != own && !load_system(arguments.active + u))
+                store_system(arguments.active + u, u8(1));
         }
     }
     // Blocks, warps and threads begin at the end, as those at the begin have vertices to visit.
@@ -458,10 +460,10 @@ struct Moves : Level {
             activate(static_cast<u32>(place), 0, 1);
     }
 
-    __device__ __forceinline__ void thread_move_mass(u64 *totals, u32 from, u32 to,
-                                                     u64 mass) const {
+    __device__ __forceinline__ void thread_move_mass(Sum *totals, u32 from, u32 to,
+                                                     Sum mass) const {
         if (mass == 0) return;
-        atomicAdd(totals + from, 0 - mass);
+        atomicAdd(totals + from, Sum(0) - mass);
         atomicAdd(totals + to, mass);
     }
     __device__ __forceinline__ void team_take() const {
@@ -474,7 +476,7 @@ struct Moves : Level {
             u32 *names = REFINES ? arguments.part : arguments.label;
             const u32 from = names[v];
             names[v] = to;
-            if (REFINES) store_system(arguments.grown + to, 1u);
+            if (REFINES) store_system(arguments.grown + to, u8(1));
             thread_move_mass(REFINES ? arguments.part_total : arguments.total, from, to,
                              arguments.mass[v]);
             if (ONE_WAY)

@@ -419,7 +419,7 @@ struct AddBigs {
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            if (from[i] == to[i] || !level.is_long(arguments.room[from[i]])) continue;
+            if (from[i] == to[i]) continue;
             const Sum weight = weights ? weights[arcs[i]] : Sum(1);
             if (!weight) continue;
             const Big big = arguments.bigs[arguments.member_ends[from[i]]];
@@ -451,8 +451,8 @@ __device__ __forceinline__ void Aggregation::team_join() const {
     team_each_lane(dense, [&](u32 place, bool is_there) {
         const u32 c = is_there ? arguments.sparse[place] : 0;
         const u64 arcs = is_there ? arguments.room[c] : 0;
-        warp_join_tiny(table, c, is_there && arcs <= TINY_ARCS);
-        u32 larger = __ballot_sync(FULL_WARP, arcs > TINY_ARCS && arcs <= WARP_ARCS);
+        warp_join_tiny(table, c, is_there && arcs <= LIST_ARCS);
+        u32 larger = __ballot_sync(FULL_WARP, arcs > LIST_ARCS && arcs <= WARP_ARCS);
         while (larger) {
             const u32 lane = __ffs(static_cast<int>(larger)) - 1;
             larger &= larger - 1;
@@ -465,8 +465,10 @@ __device__ __forceinline__ void Aggregation::team_join() const {
     __syncthreads();
     for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) kept.clear(place);
     __syncthreads();
-    team_visit_arcs(false, AddBigs{*this, false, dense, kept});
-    if (ONE_WAY && arguments.in_begins) team_visit_arcs(true, AddBigs{*this, true, dense, kept});
+    const auto is_big = [&](u32 v) { return is_long(arguments.room[arguments.map[v]]); };
+    team_visit_arcs(false, AddBigs{*this, false, dense, kept}, is_big);
+    if (ONE_WAY && arguments.in_begins)
+        team_visit_arcs(true, AddBigs{*this, true, dense, kept}, is_big);
     __syncthreads();
     for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) {
         const u32 slot = load_system(kept.keys + place);

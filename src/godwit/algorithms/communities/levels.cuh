@@ -14,8 +14,9 @@
 #include "runtime/cuda/include/hashing.cuh"
 #include "runtime/cuda/include/schedule.cuh"
 
-constexpr u32 BATCH = 4;  // items that a thread loads before it looks at the first
-constexpr u32 TINY_ARCS = 16;
+constexpr u32 BATCH = 4;                   // items that a thread loads before it looks at the first
+constexpr u32 TINY_ARCS = 8;               // of rows that a thread visits
+constexpr u32 LIST_ARCS = 16;              // of communities that a thread joins
 constexpr u32 WARP_SLOTS = 512;            // of a warp's table
 constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
 constexpr u32 LEAST_SLOTS = WARP;
@@ -290,18 +291,23 @@ struct Level {
         if (votes) atomicAdd(&arguments.counters->hubs, static_cast<u32>(__popc(votes)));
     }
 
-    // Bring all rows of the level to the visitor of schedule_rows.cuh.
-    template <class Visit>
-    __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit) const {
+    // Bring the rows of the level that count to the visitor of schedule_rows.cuh.
+    template <class Visit, class Counts>
+    __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit, Counts counts) const {
         LevelCounters &counters = *arguments.counters;
         const Schedule schedule{enters ? arguments.in_long_rows : arguments.long_rows,
                                 enters ? &counters.in_long_rows : &counters.long_rows};
         const i64 *begins = enters ? arguments.in_begins : arguments.begins;
         const i64 *ends = enters ? arguments.in_ends : arguments.ends;
         team_each_lane(arguments.count, [&](u32 v, bool is_there) {
+            is_there = is_there && counts(v);
             schedule.warp_bring(is_there ? begins[v] : 0, is_there ? ends[v] : 0, v, visit);
         });
         schedule.team_finish(team, block, true, visit);
+    }
+    template <class Visit>
+    __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit) const {
+        team_visit_arcs(enters, visit, [](u32) { return true; });
     }
     __device__ __forceinline__ void thread_forget_long_rows() const {
         arguments.counters->long_rows = arguments.counters->in_long_rows = 0;

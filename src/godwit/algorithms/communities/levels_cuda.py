@@ -60,6 +60,8 @@ ARGUMENTS = np.dtype(
 )
 """``Arguments`` of levels.cuh."""
 
+_THREADS = 512
+"""Of a block; two share a multiprocessor, so that it visits two rows of blocks at a time."""
 _WARP_SLOTS = 512
 _LEAST_SLOTS = 32
 _MOST_HUBS = 32
@@ -185,7 +187,7 @@ class _LevelPlan(StepPlan[StepPlacement]):
         self, placement: StepPlacement, wide: bool, one_way: bool, gpu: GpuOptions
     ) -> None:
         text = source(placement.id_dtype, wide=wide, one_way=one_way)
-        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
+        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu, threads=_THREADS)
         self.arrays = placement.kept(_LevelArrays)
         self.sum_bytes = 8 if wide else 4
         self.block_slots = _WARP_SLOTS * (self._threads // 32)

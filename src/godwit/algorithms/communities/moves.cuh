@@ -463,7 +463,8 @@ struct Moves : Level {
     __device__ __forceinline__ void thread_move_mass(Sum *totals, u32 from, u32 to,
                                                      Sum mass) const {
         if (mass == 0) return;
-        atomicAdd(totals + from, Sum(0) - mass);
+        // A part that its vertex has left is looked at by nobody.
+        if (!REFINES) atomicAdd(totals + from, Sum(0) - mass);
         atomicAdd(totals + to, mass);
     }
     __device__ __forceinline__ void team_take() const {

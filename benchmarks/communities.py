@@ -1,6 +1,7 @@
 """Communities beside networkit, igraph, leidenalg and NetworkX, in one process.
 
     python benchmarks/communities.py [GRAPH ...] [--seeds N] [--threads N] [--slow] [--json]
+    python benchmarks/communities.py [GRAPH ...] --labels [--seeds N]
 
 GRAPH is a file or a generated graph (``rmat:20``); it is taken without directions, weights, self-loops and
 parallel edges. Turns are interleaved: in each, every method runs once with another seed. The table has the
@@ -8,12 +9,16 @@ median of seconds and of seconds of CPU time of all threads, and the lowest, the
 modularity, as Godwit computes it. Where there is a GPU, Godwit's methods run on it, too, with the graph
 placed. ``--slow`` adds leidenalg and NetworkX. Godwit's first turn, which loads compiled code, does not
 count; ``igraph leiden`` has its default of two iterations, as leidenalg.
+
+``--labels`` has label propagation alone, of a graph placed on a GPU, beside all cores: least milliseconds
+of the kernel, and of the call with the result on the GPU or on the host, after a first call.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import time
 from collections.abc import Callable
@@ -130,6 +135,33 @@ def of_peers(graph: gw.Graph, threads: int, *, slow: bool) -> dict[str, Method]:
     return methods
 
 
+def show_labels(name: str, graph: gw.Graph, turns: int) -> None:
+    """Print milliseconds of label propagation on a GPU, and on all cores, if results are equal."""
+    placed = gw.place(graph, "cuda:0")
+    print(f"{name}: {graph}\n  variant   kernel  call, on GPU  call, on host  all cores")
+    for variant in ("parts", "cdlp"):
+        call_ms: dict[str, float] = {}
+        kernel_ms = math.inf
+        for results in ("cuda", "host", "cores"):
+            for _ in range(1 + turns):
+                begin = time.perf_counter()
+                if results == "cores":
+                    found = gw.label_propagation(graph, variant=variant, devices="cpu")
+                else:
+                    found = gw.label_propagation(placed, variant=variant, results=results)
+                    kernel_ms = min(kernel_ms, 1e3 * found.statistics.seconds["kernel"])
+                taken = 1e3 * (time.perf_counter() - begin)
+                call_ms[results] = min(taken, call_ms.get(results, math.inf))
+            if results == "host":
+                on_gpu = found
+        assert np.array_equal(on_gpu.label, found.label)
+        assert on_gpu.modularity == found.modularity
+        print(
+            f"  {variant:8} {kernel_ms:7.1f} {call_ms['cuda']:13.1f} {call_ms['host']:14.1f} "
+            f"{call_ms['cores']:10.0f}"
+        )
+
+
 def main() -> None:
     """Print a table for each graph."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -138,9 +170,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--slow", action="store_true")
+    parser.add_argument("--labels", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for name in options.graphs:
+        if options.labels:
+            show_labels(name, gw.generate(name) if is_spec(name) else gw.read(name), options.seeds)
+            continue
         graph = load(name)
         own = of_godwit(graph, options.threads)
         methods = {**own, **of_peers(graph, options.threads, slow=options.slow)}

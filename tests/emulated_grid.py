@@ -213,7 +213,8 @@ class ResultOnGpu:
     def __init__(self, gpu: int, count: int, dtype: Any) -> None:
         self.dtype = np.dtype(dtype)
         self.size = count
-        self._buffer = Buffer(gpu, count * self.dtype.itemsize)
+        self.nbytes = count * self.dtype.itemsize
+        self._buffer = Buffer(gpu, self.nbytes)
         self.data = SimpleNamespace(ptr=self._buffer.pointer)
         self.device = SimpleNamespace(id=gpu)
 
@@ -233,7 +234,7 @@ def results_on_gpus(patch: pytest.MonkeyPatch) -> None:
         return ResultOnGpu(location.gpu, count, dtype)
 
     def place(location: ResultLocation, array: Any) -> Any:
-        if location.gpu is None:
+        if location.gpu is None or not isinstance(array, np.ndarray):
             return array
         found = ResultOnGpu(location.gpu, len(array), array.dtype)
         found._buffer.upload(array)

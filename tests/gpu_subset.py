@@ -271,14 +271,16 @@ def run_communities(devices: list[str]) -> None:
     for name, graph in graphs.items():
         for variant in ("parts", "cdlp"):
             settings: dict[str, Any] = {"variant": variant, "max_iterations": 4}
-            wanted = gw.label_propagation(graph, devices="cpu", **settings).label
+            wanted = gw.label_propagation(graph, devices="cpu", **settings)
             for gpu in (gw.GpuOptions(), ExperimentOptions(blocks=2, threads=64)):
-                found = gw.label_propagation(graph, devices=devices, gpu=gpu, **settings).label
-                check(f"labels {name}, {variant}, {gpu=}", found, wanted)
-        wanted = gw.leiden(graph, iterations=1, devices="cpu").label
+                found = gw.label_propagation(graph, devices=devices, gpu=gpu, **settings)
+                check(f"labels {name}, {variant}, {gpu=}", found.label, wanted.label)
+                values = np.array([found.modularity]), np.array([wanted.modularity])
+                check(f"modularity {name}, {variant}, {gpu=}", *values)
+        wanted = gw.leiden(graph, iterations=1, devices="cpu")
         for gpu in (gw.GpuOptions(), ExperimentOptions(blocks=2, threads=64)):
-            found = gw.leiden(graph, iterations=1, devices=devices, gpu=gpu).label
-            check(f"leiden {name}, {gpu=}", found, wanted)
+            found = gw.leiden(graph, iterations=1, devices=devices, gpu=gpu)
+            check(f"leiden {name}, {gpu=}", found.label, wanted.label)
 
 
 def run_strong(devices: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Label propagation on GPUs: what the CPU computes, bit for bit, over devices, directions, weights, slices.
+"""Label propagation and modularity on GPUs: what the CPU computes, bit for bit, over devices and weights.
 
 Without a GPU the same kernels run on emulated ones.
 """
@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from emulated_grid import emulated_gpus
+from emulated_grid import emulated_gpus, results_on_gpus
+from godwit.algorithms.communities import cuda as label_steps
+from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
@@ -30,13 +32,43 @@ def check(graph: Any, devices: Any, variant: str = "parts", **settings: Any) -> 
     result = gw.label_propagation(graph, variant=variant, devices=devices, **settings)
     np.testing.assert_array_equal(result.label, expected.label)
     np.testing.assert_array_equal(result.names, expected.names)
+    np.testing.assert_array_equal(result.sizes, expected.sizes)
+    assert result.sizes.dtype == expected.sizes.dtype
+    assert result.count == len(expected.sizes)
+    np.testing.assert_equal(result.modularity, expected.modularity)  # of NaN, too
     visits = [one.statistics.processed_items.sum() for one in (result, expected)]
     assert visits[0] == visits[1]
     return result
 
 
+def with_loops(*, directed: bool) -> Graph:
+    """Self-loops, parallel arcs, vertices without arcs, and a row that all warps share."""
+    generator = np.random.default_rng(8)
+    tails = np.concatenate([np.zeros(300, np.int64), generator.integers(0, 40, 200)])
+    heads = np.concatenate([generator.integers(0, 40, 300), generator.integers(0, 40, 200)])
+    tails[450:], heads[450:] = np.arange(50) % 7, np.arange(50) % 7
+    return Graph.from_edges(tails, heads, generator.random(500), vertex_count=45, directed=directed)
+
+
+def check_modularity(graph: Graph, devices: Any, seed: int = 1) -> None:
+    """Compare the modularity of all kinds of labels."""
+    n = graph.vertex_count
+    generator = np.random.default_rng(seed)
+    few = generator.integers(0, max(1, min(n, 4)), n)
+    labels = [few, np.arange(n), np.zeros(n, np.uint8), -few, few.astype(np.uint64) << 40]
+    with gw.place(graph, devices) as placed:
+        for label in labels:
+            for weighted in (None, False):
+                for resolution in (1.0, 0.3):
+                    settings: Any = {"weighted": weighted, "resolution": resolution}
+                    np.testing.assert_equal(
+                        gw.modularity(placed, label, **settings),
+                        gw.modularity(graph, label, **settings),
+                    )
+
+
 def rows_of_all_lengths(*, directed: bool) -> Graph:
-    """Rows for registers, tables of warps and of blocks, and those in global memory."""
+    """Rows for registers, for tables of warps, and for those in global memory."""
     generator = np.random.default_rng(5)
     lengths = [9000, 8193, 4000, 300, 257, 256, 40, 9, 8, 3]
     tails = np.repeat(np.arange(len(lengths)), lengths)
@@ -64,13 +96,22 @@ class TestEmulated:
             for iterations in (0, 1, 20):
                 check(graph, "cuda:0", gpu=gpu, max_iterations=iterations)
 
-    def test_longest_rows(self) -> None:
-        graph = gw.generators.star(300)
-        gpu = ExperimentOptions(threads=64)  # tables of blocks have 1024 slots
-        for count in (300, 600):
-            graph = gw.generators.star(count)
-            for variant in VARIANTS:
-                check(graph, "cuda:0", variant, gpu=gpu, max_iterations=2)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("batched", [False, True])
+    def test_long_rows(
+        self, monkeypatch: pytest.MonkeyPatch, batched: bool, weighted: bool
+    ) -> None:
+        if batched:  # the tables have room for the longest row alone
+            monkeypatch.setattr(label_steps, "_MOST_ARENA_BYTES", 1)
+        generator = np.random.default_rng(6)
+        lengths = [257, 256, 700, 300, 511, 12]
+        tails = np.repeat(np.arange(len(lengths)), lengths)
+        heads = generator.integers(6, 400, len(tails))
+        weights = generator.integers(0, 5, len(tails)) if weighted else None
+        graph = Graph.from_edges(tails, heads, weights, vertex_count=420, directed=not weighted)
+        for variant in VARIANTS:
+            for gpu in (GpuOptions(), ExperimentOptions(slice_s=0, blocks=1)):
+                check(graph, "cuda:0", variant, gpu=gpu, max_iterations=3)
 
     def test_queries_of_a_placed_graph(self) -> None:
         graph = gw.generators.rmat(7, 5, seed=2, symmetrize=False, weights=(1, 3))
@@ -79,6 +120,32 @@ class TestEmulated:
                 check(placed, None, seed=seed)
                 check(placed, None, "cdlp")
                 gw.pagerank(placed)
+
+    @pytest.mark.parametrize("directed", [False, True])
+    def test_modularity_is_the_cpus(self, directed: bool) -> None:
+        check_modularity(with_loops(directed=directed), "cuda:0")
+        check_modularity(gw.generators.path(40), "cuda:0")
+        check_modularity(Graph.from_edges([], [], vertex_count=3, directed=directed), "cuda:0")
+
+    def test_wrong_labels_of_a_placed_graph(self) -> None:
+        with gw.place(gw.generators.path(4), "cuda:0") as placed:
+            with pytest.raises(InputError, match=r"labels must have shape \(4,\)"):
+                gw.modularity(placed, [0, 1])
+            with pytest.raises(InputError, match="resolution must be"):
+                gw.modularity(placed, [0, 1, 1, 1], resolution=-1)
+
+    def test_results_that_stay_on_the_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        results_on_gpus(monkeypatch)
+        of_name = classmethod(lambda cls, name: cls(None if name == "host" else 0))
+        monkeypatch.setattr(ResultLocation, "named", of_name)
+        graph = gw.generators.rmat(6, 3, seed=4)
+        for variant in VARIANTS:
+            expected = gw.label_propagation(graph, variant=variant, devices="cpu")
+            found = gw.label_propagation(graph, variant=variant, devices="cuda:0", results="cuda:0")
+            assert found.count == expected.count
+            assert found.modularity == expected.modularity
+            np.testing.assert_array_equal(found.label.get(), expected.label)
+            np.testing.assert_array_equal(found._sizes.get(), expected.sizes)
 
     def test_progress_and_time(self) -> None:
         graph = gw.generators.rmat(7)
@@ -122,6 +189,7 @@ def test_no_order_of_threads_matters(seed: int) -> None:
         for variant in VARIANTS:
             check(graph, "cuda:0", variant, max_iterations=3)
         check(gw.generators.star(300), "cuda:0", max_iterations=3)
+        check_modularity(with_loops(directed=bool(seed % 2)), "cuda:0", seed)
 
 
 @pytest.mark.gpu
@@ -151,6 +219,33 @@ class TestOnGpus:
             for seed in range(2):
                 check(placed, None, seed=seed)
             check(placed, None, "cdlp")
+
+    @pytest.mark.parametrize("directed", [False, True])
+    def test_modularity_is_the_cpus(self, directed: bool) -> None:
+        for graph in (with_loops(directed=directed), gw.generators.rmat(14, seed=3)):
+            check_modularity(graph, "cuda:0")
+        check_modularity(rows_of_all_lengths(directed=directed), "cuda:0")
+
+    def test_results_and_labels_that_stay_on_the_gpu(self) -> None:
+        cupy = pytest.importorskip("cupy")
+        graph = gw.generators.rmat(14, 8, seed=2)
+        expected = gw.label_propagation(graph, devices="cpu")
+        for place in (graph, gw.place(graph, "cuda:0")):
+            devices = "cuda:0" if place is graph else None
+            found: Any = gw.label_propagation(place, devices=devices, results="cuda")
+            assert isinstance(found.label, cupy.ndarray)
+            np.testing.assert_array_equal(cupy.asnumpy(found.label), expected.label)
+            np.testing.assert_array_equal(found.sizes, expected.sizes)
+            np.testing.assert_array_equal(found.names, expected.names)
+            assert found.to_dict() == expected.to_dict()
+            gw.verify_communities(graph, found)
+            label = found.label
+            for one in (found, label, label.astype("int64") - 5, label.get()):
+                assert gw.modularity(place, one) == expected.modularity
+            if place is not graph:
+                with pytest.raises(InputError, match="labels must be integers of shape"):
+                    gw.modularity(place, label.astype("float32"))
+                place.close()
 
     def test_one_hash(self) -> None:
         graph = gw.generators.rmat(14, 8, seed=2).with_random_weights(0.5, 2.0, seed=1)

@@ -21,6 +21,7 @@ from architectures import each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.communities import cuda as label_steps
+from godwit.algorithms.communities import cuda_summary as summary_steps
 from godwit.algorithms.communities import levels_cuda as level_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.core import cuda as core_steps
@@ -205,6 +206,9 @@ def test_truss_numbers_compile(id_dtype: str, architecture: str) -> None:
 def test_label_propagation_compiles(id_dtype: str, architecture: str) -> None:
     for weighted, cdlp in ((False, False), (True, False), (False, True)):
         text = label_steps.source(id_dtype, weighted=weighted, cdlp=cdlp)
+        assert b".text.work\0" in cubin(text, (), architecture)
+    for weighted in (False, True):
+        text = summary_steps.source(id_dtype, weighted=weighted)
         assert b".text.work\0" in cubin(text, (), architecture)
 
 

@@ -47,8 +47,8 @@ class RunStatistics:
         merged into one that still waited
     :param rounds: rounds of a worker's loop in which it found work, or meetings of the threads or of a
         GPU's blocks; where the solver is bulk-synchronous, supersteps
-    :param delta: width of a priority bucket
-    :param hops: arcs that a GPU's block may follow from a vertex before all blocks synchronize
+    :param delta: width of a priority bucket; on GPUs the first one, where none was set
+    :param hops: arcs that a GPU's block may follow from a vertex before all blocks synchronize, at first
     :param window: buckets that a device may run ahead
     :param levels: levels of a level-synchronous search, or of communities
     :param growths: times that memory for frontiers was enlarged

@@ -39,7 +39,7 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
 def choose_gpu_window(
     program: VertexProgram, graph: Graph, delta: float | None, hops: int | None
 ) -> tuple[float, int]:
-    """Return by how much GPUs raise the bound at a meeting, and how many arcs blocks run ahead meanwhile.
+    """Return by how much GPUs first raise the bound at a meeting, and how many arcs blocks then run ahead.
 
     On long, thin graphs they run far ahead, since meetings dominate the time there; on wide ones hardly,
     since every round has enough work and order saves some. Hence delta is typical weight over the square of
@@ -85,12 +85,14 @@ def _typical_length(program: VertexProgram, graph: Graph) -> float:
 
 
 def _typical_weight(graph: Graph) -> float:
-    """Return the median of a sample of weights; their mean if most are zero."""
+    """Return the geometric mean of a sample of the weights that are not zero.
+
+    Between two values that differ much it lies in the middle of their logarithms, where neither a median
+    nor a mean does.
+    """
     assert graph.weights is not None
     sample = graph.weights[:: max(1, len(graph.weights) // _SAMPLED_ARCS)].astype(np.float64)
-    finite = np.abs(sample[np.isfinite(sample)])
-    if len(finite) == 0:
+    positive = np.abs(sample[np.isfinite(sample) & (sample != 0)])
+    if len(positive) == 0:
         return 1.0
-    largest = finite.max() or 1.0
-    finite /= largest  # sums of large weights would overflow
-    return float((np.median(finite) or finite.mean()) * largest) or 1.0
+    return float(np.exp(np.mean(np.log(positive))))

@@ -60,7 +60,7 @@ class WorkerOptions:
     """Options of the asynchronous engine; the defaults suit nearly all graphs.
 
     :param delta: width of a priority bucket in units of priority (of distance in shortest paths:
-        delta-stepping's delta); None: chosen from weights and degrees
+        delta-stepping's delta); None: chosen from weights and degrees, and by GPUs also while they run
     :param window: number of buckets that a device may run ahead of the lowest bucket of all devices
     :param ring_items: slots of the mailbox between two devices; None: the engine's default
     :param capacity_items: items that each device's worklist has room for at the start (it grows); None: the

@@ -345,10 +345,13 @@ def _solve_on_gpus(
 
     def choose() -> WorklistOptions:
         hops = options.gpu.hops
+        adapts = worker.delta is None and hops is None and not options.in_steps
         if hops is None and options.in_steps:
             hops = SUPERSTEP_HOPS
         delta, hops = choose_gpu_window(program, graph, worker.delta, hops)
-        return WorklistOptions(delta, worker.window, worker.ring_items, hops=hops, gpu=options.gpu)
+        return WorklistOptions(
+            delta, worker.window, worker.ring_items, adapts=adapts, hops=hops, gpu=options.gpu
+        )
 
     with statistics.phase("run"):
         parts = make_parts(program, placed, start, **asked)

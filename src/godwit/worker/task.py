@@ -74,6 +74,7 @@ class WorklistOptions:
     :param capacity_items: initial room of each device's worklist; it grows
     :param next_hop: (devices, devices): the device to which device i sends items for device j; None: j
         itself
+    :param adapts: GPUs change delta and hops while they run, if others turn out to be faster
     :param hops: number of arcs that a GPU's block may follow before all blocks synchronize
     :param in_steps: CPUs run in supersteps: they process due items once, then meet (GPUs do if hops is 0 or
         1)
@@ -85,6 +86,7 @@ class WorklistOptions:
     ring_items: int | None = None
     capacity_items: int = 1 << 14
     next_hop: Array | None = None
+    adapts: bool = False
     hops: int = 0
     in_steps: bool = False
     gpu: GpuOptions = field(default_factory=GpuOptions)

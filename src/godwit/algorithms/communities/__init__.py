@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.algorithms.checks import check_graph, checked_array
+from godwit.algorithms.checks import check_graph
 from godwit.algorithms.communities import query
 from godwit.algorithms.communities.levels import Cores, Level, Steps, leiden_levels, louvain_levels
 from godwit.algorithms.communities.query import WeightedRows
 from godwit.algorithms.communities.result import CommunitiesResult, by_size
+from godwit.arrays import host_array
 from godwit.dtypes import Array, as_count, as_integer, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -45,8 +46,8 @@ _OBJECTIVES = ("modularity", "cpm")
 _VARIANTS = ("parts", "cdlp")
 _MOST_ITERATIONS = 1 << 20
 
-_Find = Callable[[Steps[Any]], tuple[Array, list[Array]]]
-"""Find communities on the levels of a graph; return labels, and maps between levels."""
+_Find = Callable[[Steps[Any]], tuple[Any, list[Array]]]
+"""Find communities on the levels of a graph; return labels, where they are, and maps between levels."""
 
 
 @public
@@ -57,6 +58,7 @@ def louvain(
     weighted: bool | None = None,
     seed: int = 0,
     devices: DevicesArgument = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
@@ -84,6 +86,7 @@ def louvain(
     :param devices: None: the first GPU, if there is one and the graph is large enough, else all cores;
         ``"cpu"`` for all cores, or virtual ones, each of which is a thread; or GPUs, of which the first
         alone computes: ``.statistics.devices`` names it
+    :param results: where ``.label`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; compiling is not counted
     :param progress: as for :func:`bfs`: the number of visits of vertices so far
     :param trace: as for :func:`bfs`
@@ -97,7 +100,7 @@ def louvain(
     """
     return _find(
         "louvain", graph, resolution, "modularity", louvain_levels, weighted, seed, devices,
-        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress), trace,
+        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results), trace,
     )  # fmt: skip
 
 
@@ -111,6 +114,7 @@ def leiden(
     weighted: bool | None = None,
     seed: int = 0,
     devices: DevicesArgument = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
@@ -144,12 +148,12 @@ def leiden(
         raise InputError(f"objective must be 'modularity' or 'cpm', got {shown(objective)}")
     iterations = as_count(iterations, "iterations", 1, _MOST_ITERATIONS)
 
-    def find(steps: Steps[Any]) -> tuple[Array, list[Array]]:
+    def find(steps: Steps[Any]) -> tuple[Any, list[Array]]:
         return leiden_levels(steps, iterations)
 
     return _find(
         "leiden", graph, resolution, objective, find, weighted, seed, devices,
-        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress), trace,
+        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results), trace,
     )  # fmt: skip
 
 
@@ -162,6 +166,7 @@ def label_propagation(
     weighted: bool | None = None,
     seed: int = 0,
     devices: DevicesArgument = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
@@ -198,7 +203,7 @@ def label_propagation(
     iterations = as_count(iterations, "max_iterations", 0, _MOST_ITERATIONS)
     if variant == "cdlp" and weighted:
         raise InputError("variant='cdlp' counts each arc once: weighted must be None or False")
-    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress)
+    options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     run = _LabelRun(variant == "cdlp", iterations, as_integer(seed, "seed"), options)
     with (
         recorded(trace, "label_propagation"),
@@ -208,24 +213,17 @@ def label_propagation(
         statistics = _statistics(chosen, "label_propagation")
         arcs = query.weighted_rows(plain, False if run.is_cdlp else weighted, "label_propagation")
         if placed is not None and plain.vertex_count > 0:
-            label = run.on_gpu(placed, arcs, statistics)
+            result = run.on_gpu(placed, arcs, statistics)
         else:
-            label = run.on_threads(plain, arcs, chosen, statistics)
-        with statistics.phase("run"):
-            numbered = by_size(label)
-            names = None
-            if run.is_cdlp:
-                names = np.empty(int(numbered.max(initial=-1)) + 1, label.dtype)
-                names[numbered] = label
-            value = query.modularity_of(plain, arcs.rows, numbered, 1.0)
+            result = run.on_threads(plain, arcs, chosen, statistics)
         if placed is not None:
             add_placement(statistics, placed, graph)
-    return CommunitiesResult(plain, numbered, [], value, value, statistics, names)
+    return result
 
 
 @public
 def modularity(
-    graph: Graph, labels: Any, *, resolution: float = 1.0, weighted: bool | None = None
+    graph: GraphArgument, labels: Any, *, resolution: float = 1.0, weighted: bool | None = None
 ) -> float:
     """Return the modularity of communities: the share of edges within them, less what chance would give.
 
@@ -237,21 +235,41 @@ def modularity(
     self-loop counts twice, and m the weight of all edges, that is the sum over communities of
     ``e(c) / m - resolution * (k(c) / 2m)**2`` (Newman and Girvan, 2004; Reichardt and Bornholdt, 2006), and
     in directed graphs of ``e(c) / m - resolution * k_out(c) * k_in(c) / m**2`` (Leicht and Newman, 2008).
-    Sums are exact where weights are integers; see docs/communities.md for others.
+    Sums are exact where weights are integers; see docs/communities.md for others. Where the graph is placed
+    on GPUs, the first one computes it, with the same value.
 
-    :param labels: (n) integers: the community of each vertex, by any numbers; or a result
+    :param labels: (n) integers: the community of each vertex, by any numbers, on the host or on a GPU; or a
+        result
     :param resolution: as for :func:`louvain`, like ``weighted``
     :returns: NaN in a graph without arcs
     :raises InputError: a wrong shape or dtype, a negative weight, or another wrong argument
     """
-    check_graph(graph)
     resolution = query.as_resolution(resolution)
-    given = labels.label if isinstance(labels, CommunitiesResult) else labels
-    label = checked_array(given, graph.vertex_count, "labels", "iu")
-    _, label = np.unique(label, return_inverse=True)
+    placed = None
+    if isinstance(graph, PlacedGraph):
+        graph.check_open()
+        placed = graph if graph.context.devices[0].kind == "cuda" else None
+        graph = graph.graph
+    check_graph(graph)
+    label = query.labels_below_n(labels, graph, stay=placed is not None)
     arcs = query.weighted_rows(graph, weighted, "modularity")
-    label = label.astype(graph.targets.dtype)
-    return query.modularity_of(graph, arcs.rows, label, resolution)
+    if placed is not None and graph.vertex_count > 0:
+        return _modularity_on_gpu(placed, arcs, label, resolution)
+    return query.modularity_of(graph, arcs.rows, label.astype(graph.targets.dtype), resolution)
+
+
+def _modularity_on_gpu(
+    placed: PlacedGraph, arcs: WeightedRows, label: Any, resolution: float
+) -> float:
+    from godwit.algorithms.communities.cuda_summary import modularity_on_gpu
+
+    placed.check_all_duplicated("modularity runs")
+    weighted = len(arcs.rows.weights) > 0
+    if weighted:
+        placed = query.with_integer_weights(placed, arcs.rows.weights)
+    return place_positions(placed).run_on_first(
+        lambda whole: modularity_on_gpu(whole, label, resolution, weighted=weighted)
+    )
 
 
 def _find(
@@ -270,18 +288,12 @@ def _find(
         arcs = query.weighted_rows(plain, weighted, name)
         run = _LevelsRun(plain, arcs, resolution, objective, find, seed, options)
         if placed is not None and plain.vertex_count > 0:
-            label, maps = run.on_gpu(placed, statistics)
+            result = run.on_gpu(placed, statistics)
         else:
-            label, maps = run.on_threads(chosen, statistics)
-        with statistics.phase("run"):
-            label = by_size(label)
-            weight = resolution if objective == "modularity" else 1.0
-            value = quality = query.modularity_of(plain, arcs.rows, label, weight)
-            if objective == "cpm":
-                quality = query.potts_quality(plain, arcs, label, resolution)
+            result = run.on_threads(chosen, statistics)
         if placed is not None:
             add_placement(statistics, placed, graph)
-    return CommunitiesResult(plain, label, maps, value, quality, statistics)
+    return result
 
 
 @dataclass(frozen=True)
@@ -298,25 +310,42 @@ class _LevelsRun:
 
     def on_threads(
         self, devices: tuple[Device, ...], statistics: RunStatistics
-    ) -> tuple[Array, list[Array]]:
-        """Return a vertex of each vertex's community, and maps between levels, computed on the CPU."""
+    ) -> CommunitiesResult:
+        """Return what the CPU computes."""
         poll = make_poll(self.options)
         with statistics.phase("run"):
             level, factor = _first_level(self.graph, self.arcs, self.resolution, self.objective)
             cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
             label, maps = self.find(cores)
+            label = by_size(label)
+            value = query.modularity_of(self.graph, self.arcs.rows, label, self._weight)
+            quality = self._quality(label, value)
         _report(statistics, cores, len(maps) + 1)
-        return label, maps
+        return CommunitiesResult(
+            self.graph, label, maps, value, quality, statistics, self.options.location
+        )
 
-    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> tuple[Array, list[Array]]:
+    @property
+    def _weight(self) -> float:
+        """The resolution of the modularity that is reported."""
+        return self.resolution if self.objective == "modularity" else 1.0
+
+    def _quality(self, label: Any, modularity: float) -> float:
+        """Return the quality by the objective."""
+        if self.objective == "modularity":
+            return modularity
+        return query.potts_quality(self.graph, self.arcs, host_array(label), self.resolution)
+
+    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult:
         """Return the same, computed on the first GPU."""
+        from godwit.algorithms.communities.cuda_summary import CommunitySummary, Summary
         from godwit.algorithms.communities.levels_cuda import GpuSteps, Scores
 
         placed.check_all_duplicated(f"{statistics.solver} runs")
         weighted = len(self.arcs.rows.weights) > 0
         if weighted:
             placed = query.with_integer_weights(placed, self.arcs.rows.weights)
-        poll = make_poll(self.options)
+        gpu, poll = self.options.gpu, make_poll(self.options)
         scores = Scores(
             partial(_factor, self.arcs, self.resolution, self.objective),
             weighted,
@@ -325,18 +354,30 @@ class _LevelsRun:
         )
         loops = 1 if self.graph.directed else 2
 
-        def run(whole: Any) -> tuple[GpuSteps, tuple[Array, list[Array]]]:
+        def run(whole: Any) -> tuple[GpuSteps, list[Array], Summary]:
             with whole.held():
-                steps = GpuSteps(whole, scores, loops, self.seed, self.options.gpu, poll)
-                return steps, self.find(steps)
+                steps = GpuSteps(whole, scores, loops, self.seed, gpu, poll)
+                label, maps = self.find(steps)
+                if poll is not None:
+                    poll.before = steps.visits
+                summary = CommunitySummary(whole, gpu, poll, weighted=weighted)
+                found = summary.number(label, self.options.location, resolution=self._weight)
+            for phase, taken in summary.seconds.items():
+                to = "summary" if phase in ("kernel", "sort") else phase
+                steps.seconds[to] = steps.seconds.get(to, 0.0) + taken
+            return steps, maps, found
 
         places = place_positions(placed)
         with statistics.phase("run"):
-            steps, (label, maps) = places.run_on_first(run)
+            steps, maps, found = places.run_on_first(run)
+            quality = self._quality(found.label, found.modularity)
         statistics.begin_on(statistics.devices[:1])
         statistics.split_run(steps.seconds)
         _report(statistics, steps, len(maps) + 1)
-        return label, maps
+        return CommunitiesResult(
+            self.graph, found.label, maps, found.modularity, quality, statistics,
+            self.options.location, found.sizes,
+        )  # fmt: skip
 
 
 def _is_one_way(graph: Graph, arcs: WeightedRows) -> bool:
@@ -404,8 +445,8 @@ class _LabelRun:
         arcs: WeightedRows,
         devices: tuple[Device, ...],
         statistics: RunStatistics,
-    ) -> Array:
-        """Return a vertex of each vertex's community, or its label of CDLP, computed on the CPU."""
+    ) -> CommunitiesResult:
+        """Return what the CPU computes."""
         poll = make_poll(self.options)
         with statistics.phase("run"):
             level, factor = _first_level(graph, arcs, 0.0, "cdlp" if self.is_cdlp else "labels")
@@ -419,13 +460,24 @@ class _LabelRun:
                 cores.begin_alone(level)
                 cores.move(level, rounds=self.iterations, last=0, random_ties=True)
                 label = cores.split(level, frozen(cores.label))
+            numbered = by_size(label)
+            names = None
+            if self.is_cdlp:
+                names = np.empty(int(numbered.max(initial=-1)) + 1, label.dtype)
+                names[numbered] = label
+            value = query.modularity_of(graph, arcs.rows, numbered, 1.0)
         _report(statistics, cores, 1)
-        return label
+        return CommunitiesResult(
+            graph, numbered, [], value, value, statistics, self.options.location, names=names
+        )
 
-    def on_gpu(self, placed: PlacedGraph, arcs: WeightedRows, statistics: RunStatistics) -> Array:
+    def on_gpu(
+        self, placed: PlacedGraph, arcs: WeightedRows, statistics: RunStatistics
+    ) -> CommunitiesResult:
         """Return the same, computed on the first GPU."""
         from godwit.algorithms.communities.cuda import labels_on_gpu
 
+        graph = placed.graph
         placed.check_all_duplicated("label propagation runs")
         weighted = len(arcs.rows.weights) > 0
         if weighted:
@@ -441,6 +493,7 @@ class _LabelRun:
                     self.iterations,
                     self.seed,
                     self.options.gpu,
+                    self.options.location,
                     poll,
                 )
             )
@@ -449,4 +502,8 @@ class _LabelRun:
         statistics.rounds[:] = outcome.supersteps
         statistics.processed_items[0] = outcome.visited
         statistics.levels = 1
-        return outcome.label
+        found = outcome.summary
+        return CommunitiesResult(
+            graph, found.label, [], found.modularity, found.modularity, statistics,
+            self.options.location, found.sizes, found.names,
+        )  # fmt: skip

@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.communities.cuda_summary import (
+    CommunitySummary,
+    Summary,
+    require_short_labels,
+)
 from godwit.algorithms.communities.levels import LABEL_CLASSES, class_count, first_word
 from godwit.arrays import ResultLocation
-from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
 from godwit.graph.facts import in_offsets
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.run import (
     ROWS,
     STAGE,
@@ -45,40 +47,43 @@ ARGUMENTS = np.dtype(
         ("active", np.uint64),
         ("parent", np.uint64),
         ("firsts", np.uint64),
+        ("chunks", np.uint64),
         ("arena_keys", np.uint64),
         ("arena_sums", np.uint64),
+        ("parts", np.uint64),
         ("long_rows", np.uint64),
         ("counters", np.uint64),
-        ("arena_slots", np.uint64),
-        ("arenas", np.uint32),
+        ("arena_chunks", np.uint64),
         ("classes", np.uint32),
-        ("block_slots", np.uint32),
         ("is_directed", np.uint32),
     ]
 )
 """``Arguments`` of labels.cuh."""
 
 _WARP_SLOTS = 512
-_LEAST_SLOTS = 32
-_MOST_BINS = 4 * LABEL_CLASSES
-_COUNTERS_BYTES = 8 + 3 * 4 * _MOST_BINS
+_WARP_ARCS = _WARP_SLOTS // 2
+_CHUNK_ARCS = 256
+_CHUNK_SLOTS = 2 * _CHUNK_ARCS
+_PART_BYTES = 32
+_MOST_BINS = 3 * LABEL_CLASSES  # these as in labels.cuh
+_COUNTERS_BYTES = 8 * LABEL_CLASSES + 3 * 4 * _MOST_BINS
 _MOST_ARENA_BYTES = 1 << 28
-"""Upper limit of the tables of longest rows, unless one alone is larger."""
+"""Upper limit of the tables of long rows, unless one alone is larger."""
 
 
 class Phase(IntEnum):
     """``LabelPhase`` of the kernel."""
 
     (
-        LABEL_BEGIN, LABEL_COUNT, LABEL_LIST, LABEL_DECIDE, LABEL_TAKE, LABEL_SPLIT, LABEL_FLATTEN,
-        LABEL_NAME,
-    ) = range(8)  # fmt: skip
+        LABEL_BEGIN, LABEL_COUNT, LABEL_LIST, LABEL_DECIDE, LABEL_ADD, LABEL_CHOOSE, LABEL_TAKE,
+        LABEL_LINK, LABEL_LINKED, LABEL_SPLIT, LABEL_FLATTEN, LABEL_NAME,
+    ) = range(12)  # fmt: skip
 
 
 class Word(IntEnum):
     """Words of ``control->state``: ``LabelState`` of the kernel."""
 
-    SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS = range(7)
+    SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END = range(9)
 
 
 class Count(IntEnum):
@@ -89,14 +94,14 @@ class Count(IntEnum):
 
 @dataclass
 class LabelOutcome:
-    """Labels, work and times of a query.
+    """Communities, work and times of a query.
 
-    :param label: (n) a vertex of each vertex's community; the label itself of ``cdlp``
     :param visited: visits of vertices
-    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``summary`` (numbers of communities, sizes,
+        modularity), ``gather``
     """
 
-    label: Array
+    summary: Summary
     visited: int
     supersteps: int
     seconds: dict[str, float] = field(default_factory=dict)
@@ -111,7 +116,11 @@ def source(id_dtype: Any, *, weighted: bool, cdlp: bool) -> str:
     text = step_source(
         "algorithms/communities/labels.cuh",
         ARGUMENTS,
-        types={"Id": c_type(np.dtype(id_dtype)), "WeightSum": "u64" if weighted else "u32"},
+        types={
+            "Id": c_type(np.dtype(id_dtype)),
+            "WeightSum": "u64" if weighted else "u32",
+            "TableSlot": "u32" if weighted else "u64",
+        },
         work="grid_labels",
         enums=(Phase, Word, Count),
     )
@@ -122,8 +131,8 @@ class _LabelArrays:
     """The arrays of label propagation, kept on the device between queries."""
 
     names = (
-        "label", "chosen", "order", "active", "parent", "firsts", "arena_keys", "arena_sums",
-        "long_rows", "counters",
+        "label", "chosen", "order", "active", "parent", "firsts", "chunks", "arena_keys", "arena_sums",
+        "parts", "long_rows", "counters",
     )  # fmt: skip
 
     def __init__(self, placement: StepPlacement) -> None:
@@ -137,18 +146,16 @@ def labels_on_gpu(
     iterations: int,
     seed: int,
     gpu: GpuOptions,
-    poll: ProgressPoll | None,
+    location: ResultLocation,
+    poll: RunPoll | None,
 ) -> LabelOutcome:
     """Propagate labels in a graph that has vertices, and is on one device.
 
     :param weighted: by weights, which are int64
+    :param location: where arrays of the result are to be
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     """
-    if placement.capacity >= 1 << 31:
-        raise GraphTooLargeError(
-            f"label propagation on a GPU takes fewer than {1 << 31:,} vertices, and the graph has "
-            f"{placement.vertex_count:,}; use devices='cpu'"
-        )
+    require_short_labels(placement)
     seconds: dict[str, float] = {}
     with placement.held():
         plan = placement.plan(
@@ -158,17 +165,18 @@ def labels_on_gpu(
         state = state_words([first_word(seed), iterations])
         seconds["kernel"] = plan.run(state, phase=Phase.LABEL_BEGIN, poll=poll)
         control = plan.controls()[0]
-        label, seconds["gather"] = deliver_vertices(
-            placement,
-            plan.arrays.of["label"],
-            np.int32,
-            ResultLocation(),
-            result_dtype=placement.graph.targets.dtype,
-        )
-    visited = int(control["run_counts"][Count.VISITED])
-    if cdlp:  # the one list serves all iterations, in which vertices without arcs stay
-        visited = placement.vertex_count * iterations
-    return LabelOutcome(label, visited, int(control["state"][STEP]), seconds)
+        visited = int(control["run_counts"][Count.VISITED])
+        if cdlp:  # the one list serves all iterations, in which vertices without arcs stay
+            visited = placement.vertex_count * iterations
+        supersteps = int(control["state"][STEP])
+        if poll is not None:
+            poll.before += visited
+        communities = CommunitySummary(placement, gpu, poll, weighted=weighted)
+        summary = communities.number(plan.arrays.of["label"], location, named=cdlp)
+    for phase, taken in communities.seconds.items():
+        name = "summary" if phase in ("kernel", "sort") else phase
+        seconds[name] = seconds.get(name, 0.0) + taken
+    return LabelOutcome(summary, visited, supersteps, seconds)
 
 
 class _LabelPlan(StepPlan[StepPlacement]):
@@ -193,22 +201,23 @@ class _LabelPlan(StepPlan[StepPlacement]):
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(_LabelArrays)
         (part,) = placement.parts
-        sum_bytes = 8 if weighted else 4
-        block_slots = _WARP_SLOTS * (self._threads // 32)
-        self.shared_bytes = block_slots * (4 + sum_bytes)
+        key_bytes, sum_bytes = (4, 8) if weighted else (8, 0)
+        slot_bytes = key_bytes + sum_bytes
+        self.shared_bytes = _WARP_SLOTS * (self._threads // 32) * slot_bytes
         blocks = self.blocks_with(part.device, self.shared_bytes)
-        arenas, arena_slots = _arenas(placement, directed, block_slots, blocks, 4 + sum_bytes)
+        chunks, arena_chunks = _long_chunks(placement, directed, slot_bytes)
         n = placement.capacity
         sizes = {
-            **dict.fromkeys(("label", "chosen", "order", "active", "parent"), 4 * n),
+            **dict.fromkeys(("label", "chosen", "order", "parent"), 4 * n),
+            "active": n + 4,
             "firsts": 4 * _MOST_BINS * blocks,
-            "arena_keys": 4 * arenas * arena_slots,
-            "arena_sums": sum_bytes * arenas * arena_slots,
+            "chunks": 4 * n if chunks else 0,
+            "arena_keys": key_bytes * _CHUNK_SLOTS * arena_chunks,
+            "arena_sums": sum_bytes * _CHUNK_SLOTS * arena_chunks,
+            "parts": _PART_BYTES * chunks,
             "long_rows": left_rows_bytes("mixed", out_rows, n),
             "counters": _COUNTERS_BYTES,
         }
-        # Delivery joins labels of all positions.
-        sizes["label"] = max(sizes["label"], 4 * placement.count)
         placement.reserve(
             *((self.arrays.of[name], [max(8, nbytes)]) for name, nbytes in sizes.items())
         )
@@ -225,24 +234,17 @@ class _LabelPlan(StepPlan[StepPlacement]):
             struct[name] = self.arrays.of[name][part].pointer
         arcs = out_rows.arcs + (in_rows.arcs if directed else 0)
         struct["classes"] = 1 if cdlp else class_count(placement.vertex_count, arcs, LABEL_CLASSES)
-        struct["arenas"], struct["arena_slots"] = arenas, arena_slots
-        struct["block_slots"], struct["is_directed"] = block_slots, directed
+        struct["arena_chunks"], struct["is_directed"] = arena_chunks, directed
         self.lay_out()
 
 
-def _arenas(
-    placement: StepPlacement, directed: bool, block_slots: int, blocks: int, slot_bytes: int
-) -> tuple[int, int]:
-    """Return how many blocks have a table in global memory, for rows too long for others, and its slots."""
+def _long_chunks(placement: StepPlacement, directed: bool, slot_bytes: int) -> tuple[int, int]:
+    """Return the number of chunks of all long rows, and of those that tables have room for at once."""
     graph = placement.graph
     degrees = np.diff(graph.offsets)
     if directed:
         degrees = degrees + np.diff(in_offsets(graph))
-    largest = int(degrees.max(initial=0))
-    if 2 * largest <= block_slots:
-        return 0, 0
-    slots = _LEAST_SLOTS
-    while slots < 2 * largest:
-        slots *= 2
-    count = int(np.count_nonzero(2 * degrees > block_slots))
-    return max(1, min(count, blocks, _MOST_ARENA_BYTES // (slots * slot_bytes))), slots
+    chunks = -(-degrees[degrees > _WARP_ARCS] // _CHUNK_ARCS)
+    total = int(chunks.sum())
+    room = max(int(chunks.max(initial=0)), _MOST_ARENA_BYTES // (_CHUNK_SLOTS * slot_bytes))
+    return total, min(total, room)

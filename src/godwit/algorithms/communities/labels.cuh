@@ -2,29 +2,35 @@
 // the invariants: all vertices of a class decide on one state, then all of them take their labels, so the
 // result is that of the CPU, bit for bit. Labels are vertices of the graph, by position; arcs name positions.
 //
-// A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes two
+// A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes some
 // supersteps. LABEL_DECIDE reads labels: vertices of the class choose, and the neighbours of those of the class
 // before that took another label become active, as seen before this class moves. LABEL_TAKE writes labels. In
 // the order of Graphalytics (CDLP) there is one class, whose list is made once.
 //
 // Weights are added up by label in hash tables with linear probing: in registers for TINY rows, in shared memory
-// of a warp or of a block, and for the longest rows in global memory, of which as many blocks as there are
-// arenas have a part. Sums are integers, and the best label is a maximum in a total order: no schedule of
-// threads changes it.
+// for rows of a warp. LONG rows are divided into chunks, which warps add to tables in global memory, the arena;
+// LABEL_CHOOSE finds the best of each part of a table, and clears it, and LABEL_TAKE the best of all parts. Where
+// the arena has no room for all long rows of a class, they come in batches (LABEL_ADD). The vertex' own label and
+// that of its first neighbour, which most neighbours may have, are added up in registers first: all threads would
+// wait for one slot. Sums are integers, and the best label is a maximum in a total order: no schedule of threads
+// changes it.
 //
-// In the end, union-find within communities divides those that are not connected. parent[v] <= v.
+// In the end, union-find within communities divides those that are not connected. parent[v] <= v. LABEL_LINK
+// gives each vertex a parent among its first neighbours, without atomics, so that few arcs join trees later.
 #pragma once
 
 #include "runtime/cuda/include/hashing.cuh"
 #include "runtime/cuda/include/schedule.cuh"
 
 constexpr u32 TINY_ARCS = 8;
-constexpr u32 WARP_SLOTS = 512;            // of a warp's table
-constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
-constexpr u32 LEAST_SLOTS = WARP;
+constexpr u32 WARP_SLOTS = 512;                  // of a warp's table
+constexpr u32 WARP_ARCS = WARP_SLOTS / 2;        // of rows that a warp visits
+constexpr u32 ROW_CHUNK_ARCS = 256;              // of a long row
+constexpr u32 CHUNK_SLOTS = 2 * ROW_CHUNK_ARCS;  // of its table, for each chunk
 constexpr u32 MOST_CLASSES = 64;
-constexpr u32 KINDS = 4;
+constexpr u32 KINDS = 3;
 constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
+constexpr u32 LINK_ARCS = 4;  // neighbours that may become parents
 constexpr u32 NO_LABEL = 0xffffffffu;
 constexpr u32 NO_CLASS = 0xffffffffu;
 
@@ -33,27 +39,42 @@ enum LabelPhase : u32 {
     LABEL_COUNT,
     LABEL_LIST,
     LABEL_DECIDE,
+    LABEL_ADD,     // the next batch of long rows
+    LABEL_CHOOSE,  // the best of the parts of their tables
     LABEL_TAKE,
+    LABEL_LINK,     // to parents among the first neighbours
+    LABEL_LINKED,   // find roots
     LABEL_SPLIT,    // join the ends of arcs within communities
     LABEL_FLATTEN,  // find roots
     LABEL_NAME      // replace labels by roots
 };
 
-// Words of control->state.
-enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS };
+// Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows.
+enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END };
 
 enum LabelCount : u32 { VISITED, MOVES };
 
 // Kinds of rows, the longest first.
-enum RowKind : u32 { ROW_ARENA, ROW_BLOCK, ROW_WARP, ROW_TINY };
+enum RowKind : u32 { ROW_LONG, ROW_WARP, ROW_TINY };
 
 struct LabelCounters {
-    u64 long_rows;
-    u32 bins[2][MOST_BINS];  // listed vertices, by parity of the round
-    u32 ends[MOST_BINS];     // of bins in `order`
+    u64 long_rows[MOST_CLASSES];  // rows << 32 | chunks
+    u32 bins[2][MOST_BINS];       // listed vertices, by parity of the round
+    u32 ends[MOST_BINS];          // of bins in `order`
 };
 
-using Sum = WeightSum;  // u32 without weights
+using Sum = WeightSum;   // u32 without weights
+using Slot = TableSlot;  // u32 with weights, u64 without
+constexpr Slot NO_SLOT = static_cast<Slot>(~0ull);
+
+// What a part of a long row's table holds: its best label, and the sum of the vertex' own.
+struct LongPart {
+    u64 sum;
+    u64 tie;
+    u64 own;
+    u32 label;
+    u32 padding;
+};
 
 struct Arguments {
     Stage stage;
@@ -65,23 +86,23 @@ struct Arguments {
     u32 *label;
     u32 *chosen;  // by place in `order`; NO_LABEL: it stays
     u32 *order;   // positions
-    u32 *active;  // by position
+    u8 *active;   // by position, in whole words
     u32 *parent;  // by position
     u32 *firsts;  // by block and bin: first place of the block's vertices
-    u32 *arena_keys;
-    Sum *arena_sums;
+    u32 *chunks;  // by place, of long rows: the first chunk among those of the class
+    Slot *arena_keys;
+    Sum *arena_sums;  // of weights
+    LongPart *parts;  // by chunk of the class
     Schedule::Row *long_rows;
     LabelCounters *counters;
-    u64 arena_slots;  // of each block that has some
-    u32 arenas;
+    u64 arena_chunks;
     u32 classes;
-    u32 block_slots;
     u32 is_directed;
 };
 
-// A label with the sum of its weights. A larger sum is better, then a smaller tie.
+// A label with the sum of its weights. A larger sum is better, then a smaller tie, which no other label has.
 struct Candidate {
-    u64 sum;
+    Sum sum;
     u64 tie;
     u32 label;
 
@@ -90,48 +111,139 @@ struct Candidate {
     }
 };
 
+constexpr Candidate NO_CANDIDATE{0, ~0ull, NO_LABEL};
+
+// Return the best candidate of all lanes, which come with different labels, to all of them.
 __device__ __forceinline__ Candidate warp_best(Candidate best) {
-    for (u32 step = WARP / 2; step > 0; step /= 2) {
-        const Candidate other{__shfl_xor_sync(FULL_WARP, best.sum, step),
-                              __shfl_xor_sync(FULL_WARP, best.tie, step),
-                              __shfl_xor_sync(FULL_WARP, best.label, step)};
-        best.take(other);
+    if constexpr (WEIGHTED) {
+        for (u32 step = WARP / 2; step > 0; step /= 2) {
+            const Candidate other{__shfl_xor_sync(FULL_WARP, best.sum, step),
+                                  __shfl_xor_sync(FULL_WARP, best.tie, step),
+                                  __shfl_xor_sync(FULL_WARP, best.label, step)};
+            best.take(other);
+        }
+        return best;
     }
-    return best;
+    const u32 most = __reduce_max_sync(FULL_WARP, static_cast<u32>(best.sum));
+    bool is_best = best.sum == most;
+    const u32 high = static_cast<u32>(best.tie >> 32), low = static_cast<u32>(best.tie);
+    const u32 least_high = __reduce_min_sync(FULL_WARP, is_best ? high : ~0u);
+    is_best = is_best && high == least_high;
+    const u32 least_low = __reduce_min_sync(FULL_WARP, is_best ? low : ~0u);
+    is_best = is_best && low == least_low;
+    const u32 whose = __ffs(static_cast<int>(__ballot_sync(FULL_WARP, is_best))) - 1;
+    return Candidate{most, __shfl_sync(FULL_WARP, best.tie, whose),
+                     __shfl_sync(FULL_WARP, best.label, whose)};
 }
 
+// A hash table of sums by label. Without weights, label and sum are one word, so that a label that was not there
+// yet takes one atomic: label << 32 | sum. `sums` are of weights alone.
 struct LabelTable {
-    u32 *keys;
+    Slot *keys;
     Sum *sums;
-    u32 mask;
+    u32 slots;
 
     __device__ __forceinline__ void clear(u32 slot) const {
-        store_system(keys + slot, NO_LABEL);
-        store_system(sums + slot, Sum(0));
+        store_system(keys + slot, NO_SLOT);
+        if constexpr (WEIGHTED) store_system(sums + slot, Sum(0));
+    }
+    __device__ __forceinline__ LabelTable from(u64 slot, u32 count) const {
+        return LabelTable{keys + slot, WEIGHTED ? sums + slot : sums, count};
+    }
+    static __device__ __forceinline__ u32 label_of(Slot key) {
+        if constexpr (WEIGHTED) return static_cast<u32>(key);
+        return static_cast<u32>(static_cast<u64>(key) >> 32);
+    }
+    // Of a slot that nobody changes at the time.
+    __device__ __forceinline__ Sum sum_of(u32 slot, Slot key) const {
+        if constexpr (WEIGHTED) return load_system(sums + slot);
+        return static_cast<Sum>(key);
     }
     __device__ __forceinline__ void add(u32 label, Sum weight) const {
-        for (u32 slot = static_cast<u32>(label * 0x9e3779b1u >> 7) & mask;;
-             slot = (slot + 1) & mask) {
-            const u32 there = atomicCAS(keys + slot, NO_LABEL, label);
-            if (there == NO_LABEL || there == label) {
+        const u64 hash = label * 0x9e3779b1u;
+        Slot wanted = static_cast<Slot>(label);
+        if constexpr (!WEIGHTED)
+            wanted = static_cast<Slot>(static_cast<u64>(label) << 32 | static_cast<u64>(weight));
+        for (u32 slot = static_cast<u32>(hash * slots >> 32);;
+             slot = slot + 1 == slots ? 0 : slot + 1) {
+            const Slot there = atomicCAS(keys + slot, NO_SLOT, wanted);
+            if (there != NO_SLOT && label_of(there) != label) continue;
+            if constexpr (WEIGHTED)
                 atomicAdd(sums + slot, weight);
-                return;
-            }
+            else if (there != NO_SLOT)
+                atomicAdd(keys + slot, static_cast<Slot>(weight));
+            return;
         }
     }
 };
 
-// Return the number of slots of a table for a row: a power of two, at most half of which are taken.
+// Return the number of slots of a table for a row, of which at most half are taken.
 __device__ __forceinline__ u32 slots_for(u64 arcs) {
-    u32 slots = LEAST_SLOTS;
-    while (slots < 2 * arcs) slots *= 2;
-    return slots;
+    return static_cast<u32>((2 * arcs + WARP - 1) / WARP * WARP);
 }
 
-struct BlockChoice {
-    Candidate best[WARP];
-    u64 own[WARP];
-    u32 claimed;
+__device__ __forceinline__ Sum warp_total(Sum amount) {
+    if constexpr (WEIGHTED)
+        return lanes_sum(amount);
+    else
+        return __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
+}
+
+__device__ __forceinline__ u32 end_of_bin(const Arguments &arguments, u32 bin) {
+    return load_relaxed(arguments.counters->ends + bin);
+}
+
+__device__ __forceinline__ u32 begin_of_bin(const Arguments &arguments, u32 bin) {
+    return bin ? end_of_bin(arguments, bin - 1) : 0;
+}
+
+// The vertices of a class, in units of a warp: chunks of long rows, rows, and groups of tiny rows.
+struct ClassUnits {
+    u32 begins[KINDS + 1] = {};  // places
+    u32 chunk = 0;               // the first one
+    u32 chunks = 0;
+
+    __device__ __forceinline__ u32 rows(u32 kind) const { return begins[kind + 1] - begins[kind]; }
+    __device__ __forceinline__ void leave_short_rows() {
+        begins[ROW_TINY] = begins[KINDS] = begins[ROW_WARP];
+    }
+    __device__ __forceinline__ u64 units() const {
+        return static_cast<u64>(chunks) + rows(ROW_WARP) + (rows(ROW_TINY) + WARP - 1) / WARP;
+    }
+};
+
+// The units of a class with all of its chunks, if it is one.
+__device__ __forceinline__ ClassUnits units_of(const Arguments &arguments, u32 which) {
+    ClassUnits units;
+    if (which == NO_CLASS) return units;
+    for (u32 kind = 0; kind <= KINDS; kind++)
+        units.begins[kind] = begin_of_bin(arguments, which * KINDS + kind);
+    units.chunks = static_cast<u32>(load_relaxed(arguments.counters->long_rows + which));
+    return units;
+}
+
+// The first chunk of a long row, by its number among those of its class, or the end of all chunks.
+__device__ __forceinline__ u32 chunk_of(const Arguments &arguments, const ClassUnits &all,
+                                        u64 row) {
+    if (row >= all.rows(ROW_LONG)) return all.chunks;
+    return load_relaxed(arguments.chunks + all.begins[ROW_LONG] + row);
+}
+
+// Leave the chunks of some long rows alone.
+__device__ __forceinline__ ClassUnits batch_of(const Arguments &arguments, ClassUnits units,
+                                               const u64 *state) {
+    const u32 begin = chunk_of(arguments, units, state[LONG_BEGIN]);
+    units.chunks = chunk_of(arguments, units, state[LONG_END]) - begin;
+    units.chunk = begin;
+    return units;
+}
+
+// The arcs of a vertex, in-arcs behind out-arcs.
+struct RowArcs {
+    i64 begin;
+    i64 in_begin;
+    u64 leaving;
+    u64 arcs;
 };
 
 struct Labels {
@@ -146,28 +258,41 @@ struct Labels {
     }
     __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
         if (arcs <= TINY_ARCS) return ROW_TINY;
-        if (arcs <= WARP_ARCS) return ROW_WARP;
-        return 2 * arcs <= arguments.block_slots ? ROW_BLOCK : ROW_ARENA;
+        return arcs <= WARP_ARCS ? ROW_WARP : ROW_LONG;
     }
-    __device__ __forceinline__ u32 end_of_bin(u32 bin) const {
-        return load_relaxed(arguments.counters->ends + bin);
+    static __device__ __forceinline__ u32 chunks_of(u64 arcs) {
+        return static_cast<u32>((arcs + ROW_CHUNK_ARCS - 1) / ROW_CHUNK_ARCS);
     }
-    __device__ __forceinline__ u32 begin_of_bin(u32 bin) const {
-        return bin ? end_of_bin(bin - 1) : 0;
+    __device__ __forceinline__ u64 word_of(u32 v, u64 start) const {
+        return thread_mix(start + static_cast<u64>(arguments.vertices[v]));
     }
 
-    // Position and weight of arc `number` of a vertex, in-arcs behind out-arcs; weight 0 if it does not count.
-    __device__ __forceinline__ u32 thread_arc(u32 v, u64 number, Sum &weight) const {
-        const i64 begin = arguments.out.offsets[v], end = arguments.out.offsets[v + 1];
-        const bool leaves = static_cast<i64>(number) < end - begin;
-        const i64 arc = leaves ? begin + static_cast<i64>(number)
-                               : arguments.in.offsets[v] + static_cast<i64>(number) - (end - begin);
-        const u32 u = static_cast<u32>((leaves ? arguments.out : arguments.in).targets[arc]);
-        weight = 1;
-        if constexpr (WEIGHTED)
-            weight = static_cast<Sum>((leaves ? arguments.out_weights : arguments.in_weights)[arc]);
-        if (!IS_CDLP && u == v) weight = 0;
-        return u;
+    __device__ __forceinline__ RowArcs row_of(u32 v) const {
+        RowArcs row{};
+        row.begin = arguments.out.offsets[v];
+        row.leaving = row.arcs = static_cast<u64>(arguments.out.offsets[v + 1] - row.begin);
+        if (arguments.is_directed) {
+            row.in_begin = arguments.in.offsets[v];
+            row.arcs += static_cast<u64>(arguments.in.offsets[v + 1] - row.in_begin);
+        }
+        return row;
+    }
+
+    // The end of an arc of a row, a position.
+    __device__ __forceinline__ u32 thread_end(const RowArcs &row, u64 number) const {
+        const Id *targets = arguments.out.targets + row.begin;
+        if (number >= row.leaving) targets = arguments.in.targets + row.in_begin - row.leaving;
+        return static_cast<u32>(targets[number]);
+    }
+
+    // The weight of an arc from v to u, number `number` of its row; 0 if it does not count.
+    __device__ __forceinline__ Sum thread_weight(const RowArcs &row, u64 number, u32 v,
+                                                 u32 u) const {
+        if (!IS_CDLP && u == v) return 0;
+        if constexpr (!WEIGHTED) return 1;
+        const i64 *weights = arguments.out_weights + row.begin;
+        if (number >= row.leaving) weights = arguments.in_weights + row.in_begin - row.leaving;
+        return static_cast<Sum>(weights[number]);
     }
 
     __device__ __forceinline__ u64 tie_of(u32 label, u64 word) const {
@@ -175,7 +300,7 @@ struct Labels {
     }
 
     // The label that a vertex takes, given the best of those that it has not, and the sum of its own.
-    __device__ __forceinline__ u32 choice(const Candidate &best, u64 own_sum, u32 own) const {
+    __device__ __forceinline__ u32 choice(const Candidate &best, Sum own_sum, u32 own) const {
         if (best.sum == 0) return NO_LABEL;
         if (IS_CDLP)
             return best.sum > own_sum || (best.sum == own_sum && best.label < own) ? best.label
@@ -183,28 +308,28 @@ struct Labels {
         return best.sum > own_sum ? best.label : NO_LABEL;
     }
 
-    __device__ __forceinline__ u32 thread_choose(u32 v, u64 start) const {
-        const u32 arcs = static_cast<u32>(arcs_of(v));
+    // Choose by a row of at most ARCS arcs.
+    template <u32 ARCS>
+    __device__ __forceinline__ u32 thread_choose(const RowArcs &row, u32 v, u64 start) const {
         const u32 own = arguments.label[v];
-        const u64 word = thread_mix(start + static_cast<u64>(arguments.vertices[v]));
-        u32 label[TINY_ARCS];
-        Sum weight[TINY_ARCS];
+        const u64 word = word_of(v, start);
+        u32 label[ARCS];
+        Sum weight[ARCS];
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++) {
-            label[i] = NO_LABEL;
-            weight[i] = 0;
-            if (i < arcs) label[i] = thread_arc(v, i, weight[i]);
-        }
+        for (u32 i = 0; i < ARCS; i++) label[i] = i < row.arcs ? thread_end(row, i) : NO_LABEL;
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++)
-            if (i < arcs) label[i] = arguments.label[label[i]];
-        Candidate best{0, ~0ull, NO_LABEL};
-        u64 own_sum = 0;
+        for (u32 i = 0; i < ARCS; i++)
+            weight[i] = i < row.arcs ? thread_weight(row, i, v, label[i]) : 0;
 #pragma unroll
-        for (u32 i = 0; i < TINY_ARCS; i++) {
-            u64 sum = 0;
+        for (u32 i = 0; i < ARCS; i++)
+            if (i < row.arcs) label[i] = arguments.label[label[i]];
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
 #pragma unroll
-            for (u32 j = 0; j < TINY_ARCS; j++)
+        for (u32 i = 0; i < ARCS; i++) {
+            Sum sum = 0;
+#pragma unroll
+            for (u32 j = 0; j < ARCS; j++)
                 if (label[j] == label[i]) sum += weight[j];
             if (label[i] == own)
                 own_sum = sum;
@@ -214,161 +339,240 @@ struct Labels {
         return choice(best, own_sum, own);
     }
 
-    // Add the arcs of a row to a table, and find the best; `threads` threads share the work. `sync` orders them.
-    template <class Sync>
-    __device__ __forceinline__ Candidate choose_in(const LabelTable &table, u32 v, u64 arcs,
-                                                   u32 own, u64 word, u32 thread, u32 threads,
-                                                   u64 &own_sum, Sync sync) const {
-        for (u32 slot = thread; slot <= table.mask; slot += threads) table.clear(slot);
-        sync();
-        for (u64 number = thread; number < arcs; number += threads) {
-            Sum weight;
-            const u32 u = thread_arc(v, number, weight);
-            if (weight) table.add(arguments.label[u], weight);
+    // Add the arcs [first, end) of a row to a table, by a warp: there are some.
+    __device__ __forceinline__ void warp_add(const LabelTable &table, const RowArcs &row, u32 v,
+                                             u32 own, u64 first, u64 end) const {
+        const u32 neighbour = thread_end(row, 0);
+        u32 guess = NO_LABEL;
+        Sum of_own = 0, of_guess = 0;
+        for (u64 base = first + lane_id(); base < end; base += ARCS_A_WARP) {
+            u32 label[ARCS_A_LANE];
+            Sum weight[ARCS_A_LANE];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                label[i] = base + i * WARP < end ? thread_end(row, base + i * WARP) : v;
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                weight[i] =
+                    base + i * WARP < end ? thread_weight(row, base + i * WARP, v, label[i]) : 0;
+            if (guess == NO_LABEL) guess = arguments.label[neighbour];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++) label[i] = arguments.label[label[i]];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++) {
+                if (weight[i] == 0) continue;
+                if (label[i] == own)
+                    of_own += weight[i];
+                else if (label[i] == guess)
+                    of_guess += weight[i];
+                else
+                    table.add(label[i], weight[i]);
+            }
         }
-        sync();
-        Candidate best{0, ~0ull, NO_LABEL};
-        own_sum = 0;
-        for (u32 slot = thread; slot <= table.mask; slot += threads) {
-            const u32 label = load_system(table.keys + slot);
-            if (label == NO_LABEL) continue;
-            const u64 sum = load_system(table.sums + slot);
-            if (label == own)
-                own_sum = sum;
-            else if (sum >= best.sum)
-                best.take(Candidate{sum, tie_of(label, word), label});
-        }
-        return best;
+        __syncwarp();
+        of_own = warp_total(of_own);
+        of_guess = warp_total(of_guess);
+        if (lane_id() == 0 && of_own) table.add(own, of_own);
+        if (lane_id() == 0 && of_guess) table.add(guess, of_guess);
     }
 
     __device__ __forceinline__ void warp_choose(const LabelTable &table, u32 place,
                                                 u64 start) const {
         const u32 v = arguments.order[place], own = arguments.label[v];
-        const u64 arcs = arcs_of(v);
-        const u64 word = thread_mix(start + static_cast<u64>(arguments.vertices[v]));
-        const LabelTable part{table.keys, table.sums, slots_for(arcs) - 1};
-        u64 own_sum;
-        Candidate best =
-            choose_in(part, v, arcs, own, word, lane_id(), WARP, own_sum, [] { __syncwarp(); });
+        const RowArcs row = row_of(v);
+        const u64 word = word_of(v, start);
+        const LabelTable part = table.from(0, slots_for(row.arcs));
+        for (u32 slot = lane_id(); slot < part.slots; slot += WARP) part.clear(slot);
+        __syncwarp();
+        warp_add(part, row, v, own, 0, row.arcs);
+        __syncwarp();
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
+        for (u32 slot = lane_id(); slot < part.slots; slot += WARP) {
+            const Slot key = load_system(part.keys + slot);
+            if (key != NO_SLOT)
+                thread_weigh(part.label_of(key), part.sum_of(slot, key), own, word, best, own_sum);
+        }
+        __syncwarp();
         best = warp_best(best);
-        own_sum = lanes_sum(own_sum);
+        own_sum = warp_total(own_sum);
         if (lane_id() == 0) arguments.chosen[place] = choice(best, own_sum, own);
         __syncwarp();
     }
 
-    __device__ __forceinline__ void block_choose(const LabelTable &table, BlockChoice &shared,
-                                                 u32 place, u64 start) const {
+    __device__ __forceinline__ void thread_weigh(u32 label, Sum sum, u32 own, u64 word,
+                                                 Candidate &best, Sum &own_sum) const {
+        if (label == own)
+            own_sum = sum;
+        else if (sum >= best.sum)
+            best.take(Candidate{sum, tie_of(label, word), label});
+    }
+
+    __device__ __forceinline__ LabelTable arena() const {
+        return LabelTable{arguments.arena_keys, arguments.arena_sums, 0};
+    }
+
+    // Return the place of the long row that has a chunk. All lanes come, with the same chunk.
+    __device__ __forceinline__ u32 warp_place_of(const ClassUnits &units, u32 chunk) const {
+        const i64 after = warp_lower_bound(arguments.chunks, units.begins[ROW_LONG],
+                                           units.begins[ROW_LONG + 1], i64{chunk} + 1);
+        return static_cast<u32>(after) - 1;
+    }
+
+    // Add a chunk of a long row to the row's table.
+    __device__ __forceinline__ void warp_add_chunk(const ClassUnits &units, u32 chunk) const {
+        const u32 place = warp_place_of(units, chunk);
+        const u32 v = arguments.order[place], first = arguments.chunks[place];
+        const RowArcs row = row_of(v);
+        const u64 slot = static_cast<u64>(first - units.chunk) * CHUNK_SLOTS;
+        const LabelTable table = arena().from(slot, slots_for(row.arcs));
+        const u64 begin = static_cast<u64>(chunk - first) * ROW_CHUNK_ARCS;
+        warp_add(table, row, v, arguments.label[v], begin, min(row.arcs, begin + ROW_CHUNK_ARCS));
+    }
+
+    // Find the best label of the part of a long row's table that belongs to a chunk, and clear it.
+    __device__ __forceinline__ void warp_choose_part(const ClassUnits &units, u32 chunk,
+                                                     u64 start) const {
+        const u32 place = warp_place_of(units, chunk);
         const u32 v = arguments.order[place], own = arguments.label[v];
-        const u64 arcs = arcs_of(v);
-        const u64 word = thread_mix(start + static_cast<u64>(arguments.vertices[v]));
-        const LabelTable part{table.keys, table.sums, slots_for(arcs) - 1};
-        u64 own_sum;
-        Candidate best = choose_in(part, v, arcs, own, word, threadIdx.x, blockDim.x, own_sum,
-                                   [] { __syncthreads(); });
+        const u64 word = word_of(v, start);
+        const u64 from = static_cast<u64>(chunk - units.chunk) * CHUNK_SLOTS;
+        const LabelTable part = arena().from(from, CHUNK_SLOTS);
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
+#pragma unroll 8
+        for (u32 slot = lane_id(); slot < CHUNK_SLOTS; slot += WARP) {
+            const Slot key = part.keys[slot];
+            if (key == NO_SLOT) continue;
+            thread_weigh(part.label_of(key), part.sum_of(slot, key), own, word, best, own_sum);
+            part.clear(slot);
+        }
+        __syncwarp();
         best = warp_best(best);
-        own_sum = lanes_sum(own_sum);
-        if (lane_id() == 0) {
-            shared.best[warp_id()] = best;
-            shared.own[warp_id()] = own_sum;
-        }
-        __syncthreads();
-        if (warp_id() == 0) {
-            const bool is_there = lane_id() < blockDim.x / WARP;
-            best = is_there ? shared.best[lane_id()] : Candidate{0, ~0ull, NO_LABEL};
-            best = warp_best(best);
-            own_sum = lanes_sum(is_there ? shared.own[lane_id()] : u64(0));
-            if (lane_id() == 0) arguments.chosen[place] = choice(best, own_sum, own);
-        }
-        __syncthreads();
+        own_sum = warp_total(own_sum);
+        if (lane_id() == 0)
+            arguments.parts[chunk] = LongPart{best.sum, best.tie, own_sum, best.label, 0};
     }
 
-    // Blocks claim the vertices of a bin one by one.
-    __device__ __forceinline__ void block_choose_bin(const LabelTable &table, BlockChoice &shared,
-                                                     u32 bin, u32 cursor, u64 start) const {
-        const u32 begin = begin_of_bin(bin), end = end_of_bin(bin);
-        if (begin == end) return;
-        for (;;) {
-            if (threadIdx.x == 0)
-                shared.claimed =
-                    begin + static_cast<u32>(atomicAdd(team.control->cursors + cursor, 1ull));
-            __syncthreads();
-            const u32 place = shared.claimed;
-            __syncthreads();
-            if (place >= end) return;
-            block_choose(table, shared, place, start);
+    // The label that the vertex of a long row takes, in all lanes.
+    __device__ __forceinline__ u32 warp_choice(u32 place, u32 v) const {
+        const LongPart *parts = arguments.parts + arguments.chunks[place];
+        const u32 count = chunks_of(arcs_of(v));
+        Candidate best = NO_CANDIDATE;
+        Sum own_sum = 0;
+        for (u32 i = lane_id(); i < count; i += WARP) {
+            own_sum += static_cast<Sum>(parts[i].own);
+            best.take(Candidate{static_cast<Sum>(parts[i].sum), parts[i].tie, parts[i].label});
+        }
+        __syncwarp();
+        best = warp_best(best);
+        return choice(best, warp_total(own_sum), arguments.label[v]);
+    }
+
+    __device__ __forceinline__ void warp_decide(const ClassUnits &units, u64 unit,
+                                                const LabelTable &table, u64 start) const {
+        if (unit < units.chunks) {
+            warp_add_chunk(units, units.chunk + static_cast<u32>(unit));
+            return;
+        }
+        unit -= units.chunks;
+        if (unit < units.rows(ROW_WARP)) {
+            warp_choose(table, units.begins[ROW_WARP] + static_cast<u32>(unit), start);
+            return;
+        }
+        unit = (unit - units.rows(ROW_WARP)) * WARP + lane_id();
+        const u32 place = units.begins[ROW_TINY] + static_cast<u32>(unit);
+        const bool is_there = unit < units.rows(ROW_TINY);
+        const u32 v = is_there ? arguments.order[place] : 0;
+        const RowArcs row = is_there ? row_of(v) : RowArcs{};
+        const bool are_least = __all_sync(FULL_WARP, row.arcs <= TINY_ARCS / 2);
+        if (is_there)
+            arguments.chosen[place] = are_least ? thread_choose<TINY_ARCS / 2>(row, v, start)
+                                                : thread_choose<TINY_ARCS>(row, v, start);
+        __syncwarp();
+    }
+
+    // Activate the neighbours of vertices that took other labels.
+    __device__ __forceinline__ void warp_activate(const ClassUnits &units, u64 unit) const {
+        if (unit < units.chunks) {
+            const u32 chunk = static_cast<u32>(unit), place = warp_place_of(units, chunk);
+            const u64 begin = static_cast<u64>(chunk - arguments.chunks[place]) * ROW_CHUNK_ARCS;
+            lane_activate(place, begin + lane_id(), begin + ROW_CHUNK_ARCS, WARP);
+        } else if (unit < units.chunks + static_cast<u64>(units.rows(ROW_WARP))) {
+            const u32 place = units.begins[ROW_WARP] + static_cast<u32>(unit - units.chunks);
+            lane_activate(place, lane_id(), WARP_ARCS, WARP);
+        } else {
+            unit = (unit - units.chunks - units.rows(ROW_WARP)) * WARP + lane_id();
+            if (unit < units.rows(ROW_TINY))
+                lane_activate(units.begins[ROW_TINY] + static_cast<u32>(unit), 0, TINY_ARCS, 1);
+        }
+        __syncwarp();
+    }
+
+    // Activate neighbours along every `step`-th arc of a vertex, before `end`, if it took another label.
+    __device__ __forceinline__ void lane_activate(u32 place, u64 first, u64 end, u32 step) const {
+        if (arguments.chosen[place] == NO_LABEL) return;
+        const u32 v = arguments.order[place], own = arguments.label[v];
+        const RowArcs row = row_of(v);
+        end = min(end, row.arcs);
+        const u32 *words = reinterpret_cast<const u32 *>(arguments.active);
+        for (u64 base = first; base < end; base += ARCS_A_LANE * step) {
+            u32 target[ARCS_A_LANE], label[ARCS_A_LANE];
+            bool is_active[ARCS_A_LANE];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                target[i] = base + i * step < end ? thread_end(row, base + i * step) : v;
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                is_active[i] = load_near(words + target[i] / 4) >> target[i] % 4 * 8 & 1;
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                label[i] = is_active[i] ? own : arguments.label[target[i]];
+#pragma unroll
+            for (u32 i = 0; i < ARCS_A_LANE; i++)
+                if (label[i] != own) store_system(arguments.active + target[i], u8(1));
         }
     }
 
-    __device__ __forceinline__ void block_decide(u32 which, u64 start, unsigned char *bytes,
-                                                 BlockChoice &shared) const {
+    // The vertices of a class choose, and those of the class before activate their neighbours.
+    __device__ __forceinline__ void team_decide(const ClassUnits &now, const ClassUnits &before,
+                                                u64 start, unsigned char *bytes) const {
+        const u64 slots = blockDim.x / WARP * WARP_SLOTS;
         Sum *sums = reinterpret_cast<Sum *>(bytes);
-        u32 *keys = reinterpret_cast<u32 *>(sums + arguments.block_slots);
-        const u32 bin = which * KINDS;
-        if (team.block < arguments.arenas) {
-            const u64 first = team.block * arguments.arena_slots;
-            const LabelTable table{arguments.arena_keys + first, arguments.arena_sums + first, 0};
-            block_choose_bin(table, shared, bin + ROW_ARENA, 0, start);
+        Slot *keys = reinterpret_cast<Slot *>(WEIGHTED ? bytes + sizeof(Sum) * slots : bytes);
+        const LabelTable table =
+            LabelTable{keys, sums, 0}.from(static_cast<u64>(warp_id()) * WARP_SLOTS, WARP_SLOTS);
+        const u64 choosing = now.units(), units = choosing + before.units();
+        for (u64 unit = team.warp(); unit < units; unit += team.warps()) {
+            if (unit < choosing)
+                warp_decide(now, unit, table, start);
+            else
+                warp_activate(before, unit - choosing);
         }
-        block_choose_bin(LabelTable{keys, sums, 0}, shared, bin + ROW_BLOCK, 1, start);
-        const u32 own = warp_id() * WARP_SLOTS;
-        const LabelTable table{keys + own, sums + own, 0};
-        const u32 warp_end = end_of_bin(bin + ROW_WARP);
-        for (u64 place = begin_of_bin(bin + ROW_WARP) + team.warp(); place < warp_end;
-             place += team.warps())
-            warp_choose(table, static_cast<u32>(place), start);
-        const u64 end = end_of_bin(bin + ROW_TINY);
-        for (u64 place = begin_of_bin(bin + ROW_TINY) + team.thread(); place < end;
-             place += team.threads())
-            arguments.chosen[place] = thread_choose(arguments.order[place], start);
     }
 
-    __device__ __forceinline__ void thread_activate(u32 v, u64 number, u32 own) const {
-        Sum weight;
-        const u32 u = thread_arc(v, number, weight);
-        if (arguments.label[u] != own) store_system(arguments.active + u, 1u);
-    }
-
-    // Activate the neighbours of the vertices of a class that took other labels.
-    __device__ __forceinline__ void team_activate(u32 which) const {
-        const u32 bin = which * KINDS;
-        const u32 block_end = end_of_bin(bin + ROW_BLOCK), warp_end = end_of_bin(bin + ROW_WARP);
-        for (u32 place = begin_of_bin(bin) + team.block; place < block_end; place += team.blocks) {
-            if (arguments.chosen[place] == NO_LABEL) continue;
-            const u32 v = arguments.order[place];
-            const u64 arcs = arcs_of(v);
-            const u32 own = arguments.label[v];
-            for (u64 number = threadIdx.x; number < arcs; number += blockDim.x)
-                thread_activate(v, number, own);
-        }
-        for (u64 place = block_end + team.warp(); place < warp_end; place += team.warps()) {
-            if (arguments.chosen[place] == NO_LABEL) continue;
-            const u32 v = arguments.order[place];
-            const u64 arcs = arcs_of(v);
-            const u32 own = arguments.label[v];
-            for (u64 number = lane_id(); number < arcs; number += WARP)
-                thread_activate(v, number, own);
-        }
-        const u64 end = end_of_bin(bin + ROW_TINY);
-        for (u64 place = warp_end + team.thread(); place < end; place += team.threads()) {
-            if (arguments.chosen[place] == NO_LABEL) continue;
-            const u32 v = arguments.order[place];
-            const u32 arcs = static_cast<u32>(arcs_of(v));
-            const u32 own = arguments.label[v];
-            for (u32 number = 0; number < arcs; number++) thread_activate(v, number, own);
-        }
+    __device__ __forceinline__ void team_choose_batch(const ClassUnits &units, u64 start) const {
+        for (u64 unit = team.warp(); unit < units.chunks; unit += team.warps())
+            warp_choose_part(units, units.chunk + static_cast<u32>(unit), start);
     }
 
     __device__ __forceinline__ void team_begin() const {
-        for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
-             v += team.threads()) {
+        const u64 owned = static_cast<u64>(arguments.stage.owned);
+        for (u64 v = team.thread(); v < owned; v += team.threads()) {
             arguments.label[v] = static_cast<u32>(arguments.vertices[v]);
             arguments.active[v] = arcs_of(static_cast<u32>(v)) > 0;
             arguments.parent[v] = static_cast<u32>(v);
         }
-        if (team.block == 0)
-            for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
-                arguments.counters->bins[0][bin] = 0;
-        if (team.thread() == 0) arguments.counters->long_rows = 0;
+        const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
+        for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
+            arguments.arena_keys[slot] = NO_SLOT;
+            if constexpr (WEIGHTED) arguments.arena_sums[slot] = 0;
+        }
+        if (team.block != 0) return;
+        for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
+            arguments.counters->bins[0][bin] = 0;
+        const u64 rest = owned + threadIdx.x;
+        if (rest < (owned + 3) / 4 * 4) arguments.active[rest] = 0;
     }
 
     __device__ __forceinline__ u32 bin_of(u32 v, u64 start) const {
@@ -379,11 +583,15 @@ struct Labels {
     // Call visit(v) for the active vertices in the block's range; threads come one by one.
     template <class Visit>
     __device__ __forceinline__ void block_active(Visit visit) const {
-        const u64 owned = static_cast<u64>(arguments.stage.owned);
-        const u64 each = (owned + team.blocks - 1) / team.blocks;
-        const u64 end = min(owned, (team.block + 1) * each);
-        for (u64 v = team.block * each + threadIdx.x; v < end; v += blockDim.x)
-            if (arguments.active[v]) visit(static_cast<u32>(v));
+        const u64 words = (static_cast<u64>(arguments.stage.owned) + 3) / 4;
+        const u64 each = (words + team.blocks - 1) / team.blocks;
+        const u64 end = min(words, (team.block + 1) * each);
+        const u32 *active = reinterpret_cast<const u32 *>(arguments.active);
+        for (u64 word = team.block * each + threadIdx.x; word < end; word += blockDim.x) {
+            const u32 bytes = active[word];
+            for (u32 i = 0; bytes && i < 4; i++)
+                if (bytes >> 8 * i & 1) visit(static_cast<u32>(4 * word + i));
+        }
     }
 
     // Count the block's active vertices by bins, and reserve places in them.
@@ -403,6 +611,9 @@ struct Labels {
             if (count) first = atomicAdd(arguments.counters->bins[parity] + bin, count);
             arguments.firsts[team.block * MOST_BINS + bin] = first;
         }
+        if (team.block == 0)
+            for (u32 which = threadIdx.x; which < MOST_CLASSES; which += blockDim.x)
+                arguments.counters->long_rows[which] = 0;
         __syncthreads();
         warp_count(block, VISITED, visited);
     }
@@ -417,7 +628,8 @@ struct Labels {
                 const u32 count = bin < bins ? arguments.counters->bins[parity][bin] : 0;
                 const u32 end = before + warp_sum_up_to(count);
                 if (bin < bins) {
-                    shared[bin] = end - count + arguments.firsts[team.block * MOST_BINS + bin];
+                    const u32 first = arguments.firsts[team.block * MOST_BINS + bin];
+                    shared[bin] = end - count + (bin % KINDS == ROW_LONG ? 0 : first);
                     if (team.block == 0) arguments.counters->ends[bin] = end;
                 }
                 before = __shfl_sync(FULL_WARP, end, WARP - 1);
@@ -427,22 +639,47 @@ struct Labels {
             for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
                 arguments.counters->bins[parity ^ 1][bin] = 0;
         __syncthreads();
-        block_active([&](u32 v) { arguments.order[atomicAdd(shared + bin_of(v, start), 1u)] = v; });
+        block_active([&](u32 v) {
+            const u32 bin = bin_of(v, start);
+            if (bin % KINDS != ROW_LONG)
+                arguments.order[atomicAdd(shared + bin, 1u)] = v;
+            else
+                thread_list_long(v, bin / KINDS, shared[bin]);
+        });
     }
 
-    __device__ __forceinline__ void team_take(u32 which) const {
-        const u64 end = end_of_bin(which * KINDS + KINDS - 1);
+    // Long rows lie in the order of their chunks, as one atomic counts both.
+    __device__ __forceinline__ void thread_list_long(u32 v, u32 which, u32 begin) const {
+        const u64 both = 1ull << 32 | chunks_of(arcs_of(v));
+        const u64 before = atomicAdd(arguments.counters->long_rows + which, both);
+        const u32 place = begin + static_cast<u32>(before >> 32);
+        arguments.order[place] = v;
+        arguments.chunks[place] = static_cast<u32>(before);
+    }
+
+    __device__ __forceinline__ void team_take(const ClassUnits &units) const {
         u64 moves = 0;
-        for (u64 base = begin_of_bin(which * KINDS) + team.thread(); base < end;
-             base += team.threads()) {
-            const u32 v = arguments.order[base], label = arguments.chosen[base];
-            if (!IS_CDLP) arguments.active[v] = 0;
-            if (label == NO_LABEL) continue;
-            arguments.label[v] = label;
-            moves += 1;
+        for (u64 place = units.begins[ROW_LONG] + team.warp(); place < units.begins[ROW_LONG + 1];
+             place += team.warps()) {
+            const u32 v = arguments.order[place];
+            const u32 label = warp_choice(static_cast<u32>(place), v);
+            if (lane_id() == 0) arguments.chosen[place] = label;
+            if (lane_id() == 0) moves += thread_take(v, label);
+            __syncwarp();
         }
+        for (u64 place = units.begins[ROW_WARP] + team.thread(); place < units.begins[KINDS];
+             place += team.threads())
+            moves += thread_take(arguments.order[place], arguments.chosen[place]);
         __syncwarp();
         warp_count(block, MOVES, moves);
+    }
+
+    // Take a label, if there is one; return whether.
+    __device__ __forceinline__ bool thread_take(u32 v, u32 label) const {
+        if (!IS_CDLP) arguments.active[v] = 0;
+        if (label == NO_LABEL) return false;
+        arguments.label[v] = label;
+        return true;
     }
 
     __device__ __forceinline__ u32 parent_of(u32 v) const {
@@ -463,12 +700,30 @@ struct Labels {
 
     __device__ __forceinline__ void team_split() const;
 
+    __device__ __forceinline__ void team_link() const {
+        for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
+             v += team.threads()) {
+            const i64 begin = arguments.out.offsets[v];
+            const i64 end = min(arguments.out.offsets[v + 1], begin + LINK_ARCS);
+            const u32 own = arguments.label[v];
+            for (i64 arc = begin; arc < end; arc++) {
+                const u32 u = static_cast<u32>(arguments.out.targets[arc]);
+                if (u >= v || arguments.label[u] != own) continue;
+                arguments.parent[v] = u;
+                break;
+            }
+        }
+    }
+
+    // Others see each step, and take several at once.
     __device__ __forceinline__ void team_flatten() const {
         for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
              v += team.threads()) {
             u32 root = parent_of(static_cast<u32>(v));
-            for (u32 next = parent_of(root); next != root; next = parent_of(root)) root = next;
-            store_system(arguments.parent + v, root);
+            for (u32 next = parent_of(root); next != root; next = parent_of(root)) {
+                store_system(arguments.parent + v, next);
+                root = next;
+            }
         }
     }
 
@@ -479,7 +734,8 @@ struct Labels {
     }
 };
 
-// The visitor of all rows that joins the ends of arcs within communities.
+// The visitor of all rows that joins the ends of arcs within communities. Ends that had one parent before, which is
+// enough to know, are in one tree.
 struct JoinEnds {
     const Labels &labels;
 
@@ -494,8 +750,10 @@ struct JoinEnds {
             target[i] = there[i] ? static_cast<u32>(arguments.out.targets[arcs[i]]) : 0;
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
-            joins[i] = there[i] && (arguments.is_directed || target[i] < rows[i]) &&
-                       arguments.label[target[i]] == arguments.label[rows[i]];
+            joins[i] =
+                there[i] && (arguments.is_directed || target[i] < rows[i]) &&
+                load_near(arguments.parent + target[i]) != load_near(arguments.parent + rows[i]) &&
+                arguments.label[target[i]] == arguments.label[rows[i]];
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
             if (joins[i]) labels.thread_join(rows[i], target[i]);
@@ -503,7 +761,7 @@ struct JoinEnds {
 };
 
 __device__ __forceinline__ void Labels::team_split() const {
-    const Schedule schedule{arguments.long_rows, &arguments.counters->long_rows};
+    const Schedule schedule{arguments.long_rows, &team.control->cursors[0]};
     const JoinEnds visit{*this};
     const u64 owned = static_cast<u64>(arguments.stage.owned);
     for (u64 base = team.warp() * WARP; base < owned; base += team.warps() * WARP) {
@@ -515,25 +773,39 @@ __device__ __forceinline__ void Labels::team_split() const {
     schedule.team_finish(team, block, true, visit);
 }
 
+// Choose the next batch of a class' long rows: as many as the arena has room for, from LONG_BEGIN on.
+__device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
+    const ClassUnits all = units_of(arguments, static_cast<u32>(state[CLASS]));
+    const u64 room = chunk_of(arguments, all, state[LONG_BEGIN]) + arguments.arena_chunks;
+    u64 low = state[LONG_BEGIN], high = all.rows(ROW_LONG);
+    while (low < high) {  // the last end that has room
+        const u64 middle = (low + high + 1) / 2;
+        if (chunk_of(arguments, all, middle) <= room)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    state[LONG_END] = low;
+}
+
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    const u32 *ends = arguments.counters->ends;
-    u32 begin = which ? load_relaxed(ends + which * KINDS - 1) : 0;
     for (; which < arguments.classes; which++) {
-        const u32 end = load_relaxed(ends + which * KINDS + KINDS - 1);
-        if (end > begin) {
-            state[CLASS] = which;
-            return LABEL_DECIDE;
-        }
-        begin = end;
+        if (begin_of_bin(arguments, which * KINDS) ==
+            end_of_bin(arguments, which * KINDS + KINDS - 1))
+            continue;
+        state[CLASS] = which;
+        state[LONG_BEGIN] = 0;
+        thread_next_batch(arguments, state);
+        return LABEL_DECIDE;
     }
     state[CLASS] = NO_CLASS;
     if (state[PREVIOUS] != NO_CLASS && state[MOVED]) return LABEL_DECIDE;
     state[ROUND] += 1;
     const bool is_last = state[ROUND] >= state[ROUNDS];
     if (IS_CDLP && !is_last) return thread_next_class(arguments, state, 0);
-    if (is_last || state[MOVED] == 0) return IS_CDLP ? STOP : LABEL_SPLIT;
+    if (is_last || state[MOVED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
     state[START] = thread_mix(state[SEED] + state[ROUND]);
     state[MOVED] = 0;
     return LABEL_COUNT;
@@ -545,33 +817,35 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
         case LABEL_BEGIN:
             state[ROUND] = state[MOVED] = 0;
             state[START] = thread_mix(state[SEED]);
-            if (state[ROUNDS] == 0) return IS_CDLP ? STOP : LABEL_SPLIT;
+            if (state[ROUNDS] == 0) return IS_CDLP ? STOP : LABEL_LINK;
             return LABEL_COUNT;
         case LABEL_COUNT:
-            if (sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_SPLIT;
+            if (sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
             return LABEL_LIST;
         case LABEL_LIST:
             state[PREVIOUS] = NO_CLASS;
             return thread_next_class(arguments, state, 0);
+        case LABEL_DECIDE:
+            if (state[CLASS] != NO_CLASS)
+                return state[LONG_END] > state[LONG_BEGIN] ? LABEL_CHOOSE : LABEL_TAKE;
+            state[PREVIOUS] = NO_CLASS;
+            return thread_next_class(arguments, state, arguments.classes);
+        case LABEL_CHOOSE:
+            state[LONG_BEGIN] = state[LONG_END];
+            thread_next_batch(arguments, state);
+            return state[LONG_END] > state[LONG_BEGIN] ? LABEL_ADD : LABEL_TAKE;
         case LABEL_TAKE:
             state[MOVED] += sums.counts[MOVES];
             state[PREVIOUS] = sums.counts[MOVES] && !IS_CDLP ? state[CLASS] : NO_CLASS;
             return thread_next_class(arguments, state, static_cast<u32>(state[CLASS]) + 1);
-        case LABEL_DECIDE:
-            if (state[CLASS] != NO_CLASS) return LABEL_TAKE;
-            state[PREVIOUS] = NO_CLASS;
-            return thread_next_class(arguments, state, arguments.classes);
-        case LABEL_SPLIT:
-            return LABEL_FLATTEN;
-        case LABEL_FLATTEN:
-            return LABEL_NAME;
+        case LABEL_NAME:
+            return STOP;
     }
-    return STOP;
+    return phase + 1;
 }
 
 __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
     extern __shared__ __align__(16) unsigned char shared_bytes[];
-    __shared__ BlockChoice choice;
     __shared__ u32 bins[MOST_BINS];
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         const Labels labels{arguments, team, block};
@@ -579,6 +853,9 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
         const u32 which = static_cast<u32>(block.state[CLASS]);
         const u32 before = static_cast<u32>(block.state[PREVIOUS]);
         const u32 parity = block.state[ROUND] & 1;
+        const auto batch = [&] {
+            return batch_of(arguments, units_of(arguments, which), block.state);
+        };
         switch (phase) {
             case LABEL_BEGIN:
                 labels.team_begin();
@@ -590,15 +867,26 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
                 labels.block_list(parity, start, bins);
                 break;
             case LABEL_DECIDE:
-                if (which != NO_CLASS) labels.block_decide(which, start, shared_bytes, choice);
-                if (before != NO_CLASS) labels.team_activate(before);
+            case LABEL_ADD: {
+                ClassUnits now = batch();
+                if (phase == LABEL_ADD) now.leave_short_rows();
+                const u32 active = phase == LABEL_ADD ? NO_CLASS : before;
+                labels.team_decide(now, units_of(arguments, active), start, shared_bytes);
+                break;
+            }
+            case LABEL_CHOOSE:
+                labels.team_choose_batch(batch(), start);
                 break;
             case LABEL_TAKE:
-                labels.team_take(which);
+                labels.team_take(units_of(arguments, which));
+                break;
+            case LABEL_LINK:
+                labels.team_link();
                 break;
             case LABEL_SPLIT:
                 labels.team_split();
                 break;
+            case LABEL_LINKED:
             case LABEL_FLATTEN:
                 labels.team_flatten();
                 break;

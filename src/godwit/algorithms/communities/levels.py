@@ -329,14 +329,14 @@ class Steps(Protocol[StepLevel]):
     def vertices_above(self, level: StepLevel) -> Array:
         """Return, on the host, the vertex of the next level of each vertex of a level."""
 
-    def communities(self) -> Array:
-        """Return, on the host, a vertex of the community of each vertex of the first level.
+    def communities(self) -> Any:
+        """Return a vertex of the community of each vertex of the first level, where that is.
 
         Communities that are not connected are divided.
         """
 
 
-def louvain_levels(steps: Steps[StepLevel]) -> tuple[Array, list[Array]]:
+def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Array]]:
     """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
     level = steps.first
     levels = [level]
@@ -355,7 +355,7 @@ def louvain_levels(steps: Steps[StepLevel]) -> tuple[Array, list[Array]]:
     return _moved_downwards(steps, levels)
 
 
-def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Array, list[Array]]:
+def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Array]]:
     """Return the same of Leiden's method."""
     steps.begin_alone(steps.first)
     for iteration in range(iterations):
@@ -388,7 +388,7 @@ def _move_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> None:
         steps.move(level)
 
 
-def _moved_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> tuple[Array, list[Array]]:
+def _moved_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> tuple[Any, list[Array]]:
     """Do the same; return communities, and maps from the vertices of a level to the next."""
     _move_downwards(steps, levels)
     return steps.communities(), [steps.vertices_above(level) for level in levels[:-1]]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.communities.cpu import MOST_CLASSES, Rows
+from godwit.algorithms.communities.cuda_summary import require_short_labels
 from godwit.algorithms.communities.levels import (
     LAST_MOVES,
     MOST_ROUNDS,
@@ -27,7 +28,6 @@ from godwit.algorithms.communities.levels import (
 )
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
-from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
@@ -213,11 +213,7 @@ class GpuSteps:
         self, placement: StepPlacement, scores: Scores, loops: int, seed: int, gpu: GpuOptions,
         poll: RunPoll | None,
     ) -> None:  # fmt: skip
-        if placement.capacity >= 1 << 31:
-            raise GraphTooLargeError(
-                f"communities on a GPU are of fewer than {1 << 31:,} vertices, and the graph has "
-                f"{placement.vertex_count:,}; use devices='cpu'"
-            )
+        require_short_labels(placement)
         self._placement = placement
         self._ids = placement.graph.id_dtype
         self._scores = scores
@@ -516,35 +512,32 @@ class GpuSteps:
                 return cores.vertices_above(level)
         array = self._plan.arrays.of(level.number)["map"]
         if level.number == 0:
-            return self._delivered(array)
-        found, seconds = deliver_items(
-            self._plan.part, self._pointer(array), level.vertex_count, np.int32, ResultLocation()
-        )
+            found, seconds = deliver_vertices(
+                self._placement, array, np.int32, ResultLocation(), result_dtype=self._ids
+            )
+        else:
+            found, seconds = deliver_items(
+                self._plan.part,
+                self._pointer(array),
+                level.vertex_count,
+                np.int32,
+                ResultLocation(),
+            )
         self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
         result: Array = found.astype(self._ids, copy=False)
         return result
 
-    def communities(self) -> Array:
-        """Return, on the host, a vertex of the community of each vertex of the first level.
+    def communities(self) -> DeviceArray:
+        """Return a vertex of the community of each vertex of the first level, by position, uint32.
 
         Communities that are not connected are divided.
         """
         self._enter(self.first)
         self._run(Phase.SPLIT_BEGIN)
-        return self._delivered(self._of("other"))
+        return self._of("other")
 
     def _of(self, name: str) -> DeviceArray:
         """Return the array that a member of the arguments points to."""
         arrays = self._plan.arrays.shared.values()
         pointer = int(self._arguments[name])
         return next(one for one in arrays if one and self._pointer(one) == pointer)
-
-    def _delivered(self, array: DeviceArray) -> Array:
-        """Return values of the vertices of the first level, on the host."""
-        found, seconds = deliver_vertices(
-            self._placement, array, np.int32, ResultLocation(),
-            result_dtype=self._ids,
-        )  # fmt: skip
-        self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
-        result: Array = found
-        return result

@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.checks import checked_array
 from godwit.algorithms.communities import cpu
+from godwit.algorithms.communities.result import CommunitiesResult
 from godwit.algorithms.paths.weights import named_arc, uses_weights
+from godwit.arrays import computed_in_place, gpu_array, lies_on_gpu
 from godwit.dtypes import Array, as_float, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -135,6 +138,31 @@ def _integer_weights(graph: Graph, what: str) -> tuple[Array, int]:
     shift = _SUM_BITS - total_bits
     scaled = np.rint(np.ldexp(weights.astype(np.float64), shift)).astype(np.int64)
     return frozen(scaled), shift
+
+
+def labels_below_n(labels: Any, graph: Graph, *, stay: bool) -> Any:
+    """Return the community of each vertex by numbers below n, given by any integers, or a result.
+
+    :param stay: labels that lie on a GPU stay there
+    :raises InputError: a wrong shape or dtype
+    """
+    n = graph.vertex_count
+    given = labels.label if isinstance(labels, CommunitiesResult) else labels
+    if not (stay and lies_on_gpu(given)):
+        return _below(checked_array(given, n, "labels", "iu"), n)
+    given = gpu_array(given)
+    if given.shape != (n,) or given.dtype.kind not in "iu":
+        raise InputError(
+            f"labels must be integers of shape ({n},), got {given.dtype} of shape {given.shape}"
+        )
+    return computed_in_place(given, lambda there: _below(there, n))
+
+
+def _below(label: Any, n: int) -> Any:
+    """Return the labels if they are numbers below n, else others in their places."""
+    if n == 0 or (int(label.min()) >= 0 and int(label.max()) < n):
+        return label
+    return np.unique(label, return_inverse=True)[1]
 
 
 def strengths(graph: Graph, rows: cpu.Rows) -> Array:

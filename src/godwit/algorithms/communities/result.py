@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_count, frozen
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
@@ -45,33 +46,45 @@ class CommunitiesResult(VertexResult):
         none); NaN in a graph without arcs
     :ivar quality: of the communities, by the objective of the query: the modularity, if it has none other
     :ivar statistics: work and times of the run; its items are visits of vertices
+    :ivar location: where :attr:`label` lives: a NumPy array on the host, or CuPy's on a GPU
+    :param sizes: number of vertices of each community, and ``names`` a vertex of each; None: as labels say
     """
 
     def __init__(
         self,
         graph: Graph,
-        label: Array,
+        label: Any,
         maps: list[Array],
         modularity: float,
         quality: float,
         statistics: RunStatistics,
-        names: Array | None = None,
+        location: ResultLocation,
+        sizes: Any = None,
+        names: Any = None,
     ) -> None:
         self.graph = graph
-        self._label = frozen(label)
+        self._computed = label
         self._maps = maps
+        self._sizes = sizes
         self._names = names
         self.modularity = modularity
         self.quality = quality
         self.statistics = statistics
+        self.location = location
 
-    @property
+    @cached_property
     def label(self) -> Array:
         """Community of each vertex, shape (n), dtype of the targets.
 
         Communities are numbered from 0 by size, the largest first; of equal size by their smallest vertex.
         """
-        return self._label
+        placed = self.location.place(self._computed)
+        return frozen(placed) if isinstance(placed, np.ndarray) else placed
+
+    @cached_property
+    def _label(self) -> Array:
+        """Labels on the host."""
+        return frozen(host_array(self._computed))
 
     @property
     def ids(self) -> VertexIds:
@@ -81,12 +94,12 @@ class CommunitiesResult(VertexResult):
     @property
     def count(self) -> int:
         """Number of communities; a vertex without arcs is one."""
-        return len(self.sizes)
+        return int(self.sizes.size if self._sizes is None else self._sizes.size)
 
     @cached_property
     def sizes(self) -> Array:
         """Number of vertices of each community, int64 (count), descending."""
-        return frozen(np.bincount(self._label))
+        return frozen(np.bincount(self._label) if self._sizes is None else host_array(self._sizes))
 
     @cached_property
     def names(self) -> Array:
@@ -95,7 +108,7 @@ class CommunitiesResult(VertexResult):
         The label of ``variant="cdlp"`` of :func:`godwit.label_propagation`, else the smallest vertex.
         """
         if self._names is not None:
-            return frozen(self._names)
+            return frozen(host_array(self._names))
         names = np.empty(self.count, self._label.dtype)
         names[self._label[::-1]] = np.arange(len(self._label), dtype=names.dtype)[::-1]
         return frozen(names)
@@ -166,6 +179,6 @@ class CommunitiesResult(VertexResult):
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))
         return (
-            f"CommunitiesResult({len(self._label)} vertices, {self.count} community(ies), the largest of "
-            f"{largest}, modularity {self.modularity:.6g})"
+            f"CommunitiesResult({self.graph.vertex_count} vertices, {self.count} community(ies), the "
+            f"largest of {largest}, modularity {self.modularity:.6g})"
         )

@@ -102,14 +102,14 @@ def entered(index: int, stream: Any) -> AbstractContextManager[Any]:
 
 def sort_keys(keys: Buffer, count: int, stream: Stream) -> None:
     """Sort uint64 keys in place."""
-    with _in_stream(stream, f"sorting {count:,} arcs"):
+    with _in_stream(stream, f"sorting {count:,} keys"):
         _keys_array(keys, count).sort()
         stream.synchronize()
 
 
 def stable_order(keys: Buffer, count: int, stream: Stream) -> Any:
     """Return the stable ascending order of uint64 keys, as a CuPy array of int64 indices."""
-    with _in_stream(stream, f"sorting {count:,} arcs"):
+    with _in_stream(stream, f"sorting {count:,} keys"):
         order = _keys_array(keys, count).argsort()
         stream.synchronize()
         return order

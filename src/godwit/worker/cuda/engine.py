@@ -233,6 +233,7 @@ class ProgramPlan(SlicedRun):
         arguments["devices"], arguments["device"] = len(self.arguments), device
         arguments["hops"] = self.options.hops
         arguments["delta"] = min(self.options.delta * self.options.window, _LARGEST_DELTA)
+        arguments["adapts"] = self.options.adapts and self.options.delta > 0
         words = (max(part.graph.vertex_count, part.graph.halo_count) + 31) // 32
         arguments["unit_shift"] = _UNIT_SHIFT if words > _SMALL_WORDS else 0
         arguments["patience_ns"] = nanoseconds(gpu.patience_s)

@@ -13,8 +13,8 @@
 #pragma once
 
 #include "runtime/cuda/include/barrier.cuh"
-#include "worker/cuda/part.cuh"
 #include "worker/cuda/program.cuh"
+#include "worker/cuda/window.cuh"
 
 constexpr float LONGEST_LAG = 8;
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, 
             store_system(&slot->lowest, mine.lowest);
             store_system(&slot->flags, mine.flags);
             store_system(&slot->limit, mine.limit);
-            store_system(&slot->waiting, mine.waiting);
+            store_system(&slot->now_ns, mine.now_ns);
             for (u32 last = 0; last < part.devices; last++) {
                 u32 items = part.next_hop[last] == lane ? control->outgoing[last] : 0;
                 store_system(&slot->items[last], items);
@@ -63,7 +63,7 @@ __device__ __forceinline__ bool warp_exchange(const Part<P> &part, Report mine, 
             for (u32 last = 0; last < part.devices; last++)
                 others.items[last] = load_system(&report->items[last]);
             others.limit = load_system(&report->limit);
-            others.waiting = load_system(&report->waiting);
+            others.now_ns = load_system(&report->now_ns);
         }
     }
     in_time = __all_sync(FULL_WARP, in_time);
@@ -87,11 +87,11 @@ __device__ __forceinline__ u64 bits_of_value(Value value) {
 }
 
 // Decide what follows this round, and return the word that releases the other blocks; called by the first
-// warp of each device's last block. The bound never decreases, and rises at least to the lowest pending
-// priority, so every round has work, whatever delta is. It is at most LONGEST_LAG windows above the lowest
-// priority: otherwise vertices that were left pending after the last hop, or arrive late from other
-// devices, would be processed far out of order. (A lag of a few windows is normal between devices, and does
-// no harm.)
+// warp of each device's last block. The bound decreases only when the window becomes narrower, and is not
+// below the lowest pending priority, so every round has work, whatever the window is. It is at most
+// LONGEST_LAG windows above the lowest priority: otherwise vertices that were left pending after the last
+// hop, or arrive late from other devices, would be processed far out of order. (A lag of a few windows is
+// normal between devices, and does no harm.)
 template <class P>
 __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     using Value = typename P::Value;
@@ -99,19 +99,20 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     u32 lane = lane_id();
     Report mine{};
     mine.lowest = load_relaxed(&control->lowest);
-    mine.flags = now_ns() - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
-    if (load_relaxed(&control->overflow)) mine.flags |= FLAG_OVERFLOW;
-    mine.flags =
-        __shfl_sync(FULL_WARP, mine.flags, 0);  // lanes' clocks differ, but reports must not
+    mine.now_ns = __shfl_sync(FULL_WARP, now_ns(), 0);  // lanes' clocks differ, reports must not
+    mine.flags = mine.now_ns - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
+    if (__shfl_sync(FULL_WARP, load_relaxed(&control->overflow), 0)) mine.flags |= FLAG_OVERFLOW;
+    if (waiting >= part.sparse_items) mine.flags |= FLAG_DENSE;
     mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
-    mine.waiting = waiting;
     u32 lowest = mine.lowest, flags = mine.flags;
+    u64 time_ns = mine.now_ns;  // of the first device
     if (part.devices > 1) {
         Report others = mine;
         if (!warp_exchange(part, mine, others)) flags |= FLAG_LOST;
         bool there = lane < part.devices;
         lowest = __reduce_min_sync(FULL_WARP, there ? others.lowest : NO_KEY);
         flags = __reduce_or_sync(FULL_WARP, flags | (there ? others.flags : 0));
+        time_ns = __shfl_sync(FULL_WARP, others.now_ns, 0);
         if (there) {
             for (u32 last = 0; last < part.devices; last++)
                 control->incoming[lane][last] = lane == part.device ? 0 : others.items[last];
@@ -127,10 +128,6 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
         u32 arrive = there && lane != part.device ? others.items[part.device] : 0;
         waiting += __reduce_add_sync(FULL_WARP, arrive);
     }
-    float bound = control->bound;
-    float first = priority_of_key(lowest);
-    float next = fminf(fmaxf(bound, first) + part.delta, first + LONGEST_LAG * part.delta);
-    if (!(next >= bound)) next = bound;
     u32 status = RUNNING;
     if (flags & FLAG_LOST)
         status = PEER_LOST;
@@ -138,8 +135,22 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
         status = FINISHED;
     else if (flags & FLAG_LEAVE)
         status = LEFT;
+    float bound = control->bound;
+    float first = priority_of_key(lowest);
+    float window_before = control->window;
     __syncwarp();  // all lanes have read the words that lane 0 changes
+    bool begins = false;
+    if constexpr (!P::accumulates) {
+        if (lane == 0 && part.adapts)
+            begins = thread_adapt_window(part, first, time_ns, (flags & FLAG_DENSE) != 0,
+                                         status != RUNNING);
+        __syncwarp();
+    }
+    float window = control->window;
+    float next = fminf(fmaxf(bound, first) + window, first + LONGEST_LAG * window);
+    if (!(next >= bound) && window >= window_before) next = bound;
     if (lane == 0) {
+        if (begins) control->trials.begin_bound = fmaxf(next, bound);
         if (next > bound) control->counters[THRESHOLD_CHANGES] += 1;
         control->counters[ROUNDS] += 1;
         control->bound = next;

@@ -21,6 +21,21 @@ enum Counter : u32 {
     COUNTERS = SENT_TO + MAX_DEVICES
 };
 
+// How the width of the window is being found: see window.cuh.
+struct Trials {
+    u64 begin_ns;       // when the measurement began
+    float begin_first;  // the lowest pending priority then
+    float begin_bound;  // the bound then, or when the width changed
+    float speed;        // of the width that is kept
+    float factor;       // of the width that is tried over the one before
+    u32 meetings;       // since the measurement began
+    u32 phase;
+    u32 rest;       // measurements until the next trial
+    u32 patience;   // the rest after the last trial
+    u32 measures;   // 0: work within the bound of the width before is still pending
+    u32 was_dense;  // before this trial
+};
+
 // The state of a run besides values and bitmaps; with these it is all that a later launch needs to
 // continue. `release` and `epoch` go on from run to run: boards still have the reports of earlier meetings.
 struct Control {
@@ -34,7 +49,9 @@ struct Control {
     u32 round;
     u32 epoch;  // number of meetings with the other devices
     float bound;
-    u32 padding[2];
+    float window;  // by which the bound rises at a meeting
+    u32 hops;      // arcs that a block may run ahead between two meetings
+    Trials trials;
     u32 outgoing[MAX_DEVICES];  // items put into mailboxes in this round, by final device
     u32 incoming[MAX_DEVICES][MAX_DEVICES];  // items to receive, by sending and by final device
     u32 relayed[MAX_DEVICES];                // end of the relayed items among the outgoing ones
@@ -57,7 +74,7 @@ struct Report {
     u32 lowest;
     u32 flags;
     u64 limit;
-    u64 waiting;
+    u64 now_ns;
     u32 items[MAX_DEVICES];  // sent to the receiver of the report, by final device
 };
 
@@ -164,14 +181,16 @@ struct Part {
     u32 mailbox_room;   // items of half a mailbox
     u32 relays;         // 1 if devices relay items of others
     u32 queue_items;    // room of a block's queue in shared memory
-    u32 hops;           // arcs that a block may run ahead between two meetings
+    u32 hops;           // arcs that a block may run ahead between two meetings, at first
     u32 unit_shift;     // log2 of the neighbouring words of a bitmap that a warp scans
     u32 has_hubs;
     u32 sparse_items;  // with fewer pending vertices, blocks run ahead
-    float delta;
-    u32 volume;  // number of times that every item is sent, for experiments
+    float delta;       // by which the bound rises at a meeting, at first
+    u32 adapts;        // 1: this width changes if others turn out to be faster
+    u32 volume;        // number of times that every item is sent, for experiments
     u32 next_hop[MAX_DEVICES];
-    u32 begins;   // 1: a run begins, with `request`; 0: it continues
+    u32 begins;  // 1: a run begins, with `request`; 0: it continues
+    u32 padding;
     u32 prepare;  // 1: return at once; the launch only loads the kernel
     Request<P> request;
 };

@@ -73,11 +73,29 @@ PART = np.dtype(
         ("has_hubs", np.uint32),
         ("sparse_items", np.uint32),
         ("delta", np.float32),
+        ("adapts", np.uint32),
         ("volume", np.uint32),
         ("next_hop", np.uint32, MAXIMAL_DEVICES),
         ("begins", np.uint32),
+        ("padding", np.uint32),
         ("prepare", np.uint32),
         ("request", REQUEST),
+    ]
+)
+
+TRIALS = np.dtype(
+    [
+        ("begin_ns", np.uint64),
+        ("begin_first", np.float32),
+        ("begin_bound", np.float32),
+        ("speed", np.float32),
+        ("factor", np.float32),
+        ("meetings", np.uint32),
+        ("phase", np.uint32),
+        ("rest", np.uint32),
+        ("patience", np.uint32),
+        ("measures", np.uint32),
+        ("was_dense", np.uint32),
     ]
 )
 
@@ -93,7 +111,9 @@ CONTROL = np.dtype(
         ("round", np.uint32),
         ("epoch", np.uint32),
         ("bound", np.float32),
-        ("padding", np.uint32, 2),
+        ("window", np.float32),
+        ("hops", np.uint32),
+        ("trials", TRIALS),
         ("outgoing", np.uint32, MAXIMAL_DEVICES),
         ("incoming", np.uint32, (MAXIMAL_DEVICES, MAXIMAL_DEVICES)),
         ("relayed", np.uint32, MAXIMAL_DEVICES),

@@ -137,13 +137,14 @@ __device__ __forceinline__ void block_hop(Worker<P> &worker, u32 items) {
 template <class P>
 __device__ __forceinline__ void block_run_ahead(Worker<P> &worker) {
     Queue<P> &queue = worker.queue;
+    const u32 hops = load_relaxed(&worker.part.control->hops);
     for (u32 hop = 0;; hop++) {
         __syncthreads();
         queue.hop += 1;
         u32 items = queue.readable();
         if (threadIdx.x == 0) queue.counts[(queue.hop + 2) % 3] = 0;
         if (items == 0) break;
-        if (hop == worker.part.hops) {
+        if (hop == hops) {
             u32 start = queue.first(queue.hop);
             __threadfence();
             for (u32 entry = start + threadIdx.x; entry < start + items; entry += blockDim.x)

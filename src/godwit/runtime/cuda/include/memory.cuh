@@ -38,6 +38,14 @@ __device__ __forceinline__ T load_relaxed(const T *place) {
     }
 }
 
+// Read a word that may be in the first-level cache: what other blocks have written since the last meeting may be
+// missed.
+__device__ __forceinline__ u32 load_near(const u32 *place) {
+    u32 value;
+    asm volatile("ld.relaxed.cta.global.u32 %0, [%1];" : "=r"(value) : "l"(place) : "memory");
+    return value;
+}
+
 // Read what is read once and never written, without evicting anything from the first-level cache.
 template <class T>
 __device__ __forceinline__ T load_once(const T *place) {

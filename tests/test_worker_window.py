@@ -1,0 +1,71 @@
+"""The window of the asynchronous engine on GPUs, whose width changes while a run goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from emulated_grid import COMPILER, emulated_gpus
+from godwit.runtime.statistics import RunStatistics
+from godwit.worker import delta
+from gpu_endpoints import needs_gpu, on_endpoints
+
+KINDS = ("two values", "heavy tail", "mostly zero")
+
+
+def weighted_grid(kind: str, rows: int, columns: int) -> gw.Graph:
+    """Return a grid with weights of a kind, equal in both directions."""
+    graph = gw.generators.grid(rows, columns)
+    tails = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+    low, high = np.minimum(tails, graph.targets), np.maximum(tails, graph.targets)
+    uniform = np.random.default_rng(1).random((2, graph.vertex_count))[
+        (high - low == 1).astype(int), low
+    ]
+    draw: dict[str, Any] = {
+        "two values": np.where(uniform < 0.5, 1, 1000).astype(np.int32),
+        "heavy tail": np.exp(4 / (uniform + 0.2)).astype(np.float32),
+        "mostly zero": np.where(uniform < 0.7, 0, 10**6).astype(np.int64),
+    }
+    return graph.with_weights(draw[kind])
+
+
+def check(graph: gw.Graph, devices: list[str], **options: Any) -> RunStatistics:
+    """Compare distances with the CPU's; return the statistics of the run on GPUs."""
+    found = gw.sssp(graph, 0, devices=devices, execution="asynchronous", **options)
+    expected = gw.sssp(graph, 0, devices="cpu")
+    np.testing.assert_array_equal(found.distance, expected.distance)
+    return found.statistics
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no g++ to compile kernels with")
+@pytest.mark.parametrize("devices", [["cuda:0"], ["cuda:0", "cuda:1"]], ids="+".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_distances_are_right_whatever_width_is_tried(
+    kind: str, devices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        delta, "_GPU_FACTOR", 0.5
+    )  # a narrow window, so that there are many meetings
+    graph = weighted_grid(kind, 6, 100)
+    with emulated_gpus(2, seed=3, checks=True):
+        found = check(graph, devices)
+        fixed = check(graph, devices, worker=gw.WorkerOptions(delta=found.delta))
+    assert found.delta == fixed.delta
+    if kind == "two values":
+        assert found.rounds.max() > 40  # enough for several trials
+        assert found.rounds.max() < fixed.rounds.max()  # a wider window was found
+
+
+@pytest.mark.gpu
+@needs_gpu
+@on_endpoints
+@pytest.mark.parametrize("kind", KINDS)
+def test_larger_graphs(kind: str, devices: list[str]) -> None:
+    graph = weighted_grid(kind, 200, 2000)
+    found = check(graph, devices)
+    assert found.delta is not None
+    for factor in (1 / 64, 64):
+        check(graph, devices, worker=gw.WorkerOptions(delta=factor * found.delta))

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from emulated_grid import emulated_gpus
+from emulated_grid import emulated_gpus, results_on_gpus
 from godwit.algorithms.communities import levels, levels_cuda
+from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
@@ -123,6 +124,16 @@ class TestEmulated:
                 check(gw.louvain, placed, None, weighted=False)
                 gw.label_propagation(placed)
 
+    def test_results_that_stay_on_the_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        results_on_gpus(monkeypatch)
+        of_name = classmethod(lambda cls, name: cls(None if name == "host" else 0))
+        monkeypatch.setattr(ResultLocation, "named", of_name)
+        graph = gw.generators.rmat(6, 3, seed=4)
+        expected = gw.leiden(graph, devices="cpu")
+        found = gw.leiden(graph, devices="cuda:0", results="cuda:0")
+        np.testing.assert_array_equal(found.label.get(), expected.label)  # type: ignore[attr-defined]
+        assert (found.count, found.quality) == (expected.count, expected.quality)
+
     def test_progress_and_time(self) -> None:
         graph = gw.generators.rmat(6)
         seen: list[int] = []
@@ -196,6 +207,16 @@ class TestOnGpus:
         with gw.place(graph, devices) as placed:
             for method in METHODS:
                 check(method, placed, None, seed=1)
+
+    @pytest.mark.parametrize("objective", ["modularity", "cpm"])
+    def test_results_that_stay_on_the_gpu(self, objective: str) -> None:
+        graph = gw.generators.rmat(12, 8, seed=4)
+        expected = gw.leiden(graph, 0.4, objective=objective, devices="cpu")
+        found = gw.leiden(graph, 0.4, objective=objective, devices="cuda:0", results="cuda:0")
+        np.testing.assert_array_equal(found.label.get(), expected.label)  # type: ignore[attr-defined]
+        assert (found.count, found.quality) == (expected.count, expected.quality)
+        for mine, theirs in zip(found.levels, expected.levels, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
 
     def test_one_hash(self) -> None:
         graph = gw.generators.rmat(14, 8, seed=2).with_random_weights(0.5, 2.0, seed=1)

@@ -109,13 +109,20 @@ def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
     :param wide: sums of weights have 64 bits
     :param one_way: arcs count in both directions, and there are two masses
     """
-    return f"constexpr bool ONE_WAY = {str(one_way).lower()};\n" + step_source(
+    text = step_source(
         "algorithms/communities/renaming.cuh",
         ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype)), "WeightSum": "u64" if wide else "u32"},
         work="grid_levels",
         enums=(Phase, Word, Count),
     )
+    return f"""constexpr bool ONE_WAY = {str(one_way).lower()};
+{text}
+static_assert(WARP_SLOTS == {_WARP_SLOTS} && LEAST_SLOTS == {_LEAST_SLOTS});
+static_assert(MOST_HUBS == {_MOST_HUBS} && MOST_BINS == {_MOST_BINS});
+static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES});
+static_assert(sizeof(HubPart) == {_PART_BYTES} && sizeof(Big) == {_BIG_BYTES});
+"""
 
 
 @dataclass(frozen=True)
@@ -236,6 +243,8 @@ class GpuSteps:
         self.seconds["compile"] = perf_counter() - begin - self.seconds["rows"]
         self._arguments = self._plan.arguments[0]
         n, blocks = placement.capacity, self._plan.blocks
+        in_arcs = 0 if in_rows is None else in_rows.arcs
+        arcs = out_rows.arcs + in_arcs
         sum_bytes = self._plan.sum_bytes
         masses = {"mass": sum_bytes * n, "in_mass": sum_bytes * n * scores.one_way}
         self._reserve_shared(
@@ -248,9 +257,8 @@ class GpuSteps:
             grown=n,
             room=8 * n,
             firsts=4 * _MOST_BINS * blocks,
-            long_rows=_LONG_ROW_BYTES * (out_rows.arcs // (_LONG_ROW_ARCS + 1)),
-            in_long_rows=_LONG_ROW_BYTES
-            * (0 if in_rows is None else in_rows.arcs // (_LONG_ROW_ARCS + 1)),
+            long_rows=_LONG_ROW_BYTES * (arcs // (_LONG_ROW_ARCS + 1)),
+            in_long_rows=_LONG_ROW_BYTES * (in_arcs // (_LONG_ROW_ARCS + 1)),
             counters=_COUNTERS_BYTES,
         )  # fmt: skip
         level = self._plan.arrays.of(0)
@@ -262,9 +270,7 @@ class GpuSteps:
             **dict.fromkeys(("in_begins", "in_ends", "in_targets", "in_weights"), 0),
             "vertices": vertices.pointer, "mass": self._pointer(level["mass"]), "in_mass": 0,
         }  # fmt: skip
-        arcs = out_rows.arcs
         if in_rows is not None:
-            arcs += in_rows.arcs
             members |= {
                 "in_begins": in_rows.offsets.pointer, "in_ends": in_rows.offsets.pointer + 8,
                 "in_targets": in_rows.targets.pointer,

@@ -146,15 +146,43 @@ def test_the_first_search_compiles_in_a_second_process(
     monkeypatch.setattr(ahead, "_LONGEST_S", 120.0)
     if broken:
         monkeypatch.setattr(ahead, "_PROGRAM", "raise SystemExit(1)")
-    graph = Graph.from_edges([0, 1], [1, 2], np.array([2, 3], np.int32), directed=False)
-    with ahead.search_ahead("sssp", "road:3x3,weights=1..2", "cpu") as process:
-        process.wait(graph, predecessors=False)
+    edges = [0, 1], [1, 2], np.array([2, 3], np.int32)
+    graph = Graph.from_edges(*edges, directed=False, vertex_count=100_000)
+    command = ["sssp", "road:3x3,weights=1..2", "--devices", "cpu"]
+    with ahead.search_ahead(command):
+        ahead.wait(graph, predecessors=False)
         kept = [path.name for path in tmp_path.glob("cache/cpu/*")]
     assert [name.rpartition("_")[0] for name in kept] == ([] if broken else ["_shared"])
-    for command, spec in (("bfs", "road:3x3,weights=1..2"), ("sssp", "road:3x3")):
-        monkeypatch.setenv("GODWIT_CACHE", str(tmp_path / command))
-        with ahead.search_ahead(command, spec, "cpu") as process:
-            assert process.wait(graph, predecessors=False) == 0.0
+    monkeypatch.setenv("GODWIT_CACHE", str(tmp_path / "another"))
+    small = tmp_path / "small.csv"
+    small.write_text("1,2\n")
+    for words in (
+        ["bfs", *command[1:]],
+        ["sssp", "road:3x3", "cpu"],
+        ["sssp", "road:3x3,weights=x"],
+        ["sssp", str(small)],
+        ["sssp", "-"],
+        [*command, "--help"],
+        [],
+    ):
+        with ahead.search_ahead(words):
+            assert ahead.wait(graph, predecessors=False) == 0.0
+    with ahead.search_ahead(command):
+        assert ahead.wait(Graph.from_edges(*edges), predecessors=False) == 0.0
+    monkeypatch.setenv("GODWIT_THREADS", "many")
+    with ahead.search_ahead(command):  # which reports the error
+        assert ahead.wait(graph, predecessors=False) == 0.0
+
+
+def test_the_second_process_ends_with_the_command() -> None:
+    """Its standard input ends then, whatever ends the command."""
+    program = ahead._PROGRAM.replace("import gc", "import time; time.sleep(100)\nimport gc")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "int32"], stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 1
 
 
 @pytest.mark.parametrize("was_on", [True, False])

@@ -36,8 +36,11 @@ def check(graph: gw.Graph, algorithm: str, sources: list[int], **options: Any) -
 @pytest.mark.parametrize("devices", DEVICES, ids=str)
 def test_zoo(algorithm: str, name: str, devices: Any) -> None:
     graph = named_graph(name)
+    # Of all cores, only vertex programs are asynchronous: other searches of small graphs are not.
+    executions = ("auto", "asynchronous") if devices is None else ("auto",)
     for source in range(0, graph.vertex_count, max(1, graph.vertex_count // 3)):
-        check(graph, algorithm, [source], devices=devices)
+        for execution in executions:
+            check(graph, algorithm, [source], devices=devices, execution=execution)
 
 
 @given(data=st.data(), graph=graphs(min_vertices=1))
@@ -65,6 +68,24 @@ def test_any_graph_devices_and_partition(data: st.DataObject, graph: gw.Graph) -
             capacity_items=data.draw(st.sampled_from([None, 1])),
         ),
     )
+
+
+def test_small_graphs_are_searched_as_large_ones() -> None:
+    graph = gw.generators.road(60, seed=1, weights=(1, 64)).largest_component().with_ids(0)
+    for weights in (graph.weights, np.sqrt(graph.weights)):
+        small = graph.with_weights(weights)
+        for cutoff in (None, 500):
+            for source in (0, graph.highest_degree_vertex()):
+                found = gw.sssp(small, source, cutoff=cutoff, devices="cpu")
+                wanted = gw.sssp(
+                    small, source, cutoff=cutoff, devices="cpu", execution="asynchronous"
+                )
+                assert found.distance.dtype == wanted.distance.dtype
+                np.testing.assert_array_equal(found.distance, wanted.distance)
+                np.testing.assert_array_equal(found.predecessor, wanted.predecessor)
+                assert found.statistics.rounds.sum() == 0 < wanted.statistics.rounds.sum()
+                reached_arcs = graph.out_degree()[found.reached].sum()
+                assert found.statistics.arcs_relaxed.sum() >= reached_arcs
 
 
 @given(data=st.data(), graph=graphs(min_vertices=1))

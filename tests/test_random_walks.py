@@ -217,7 +217,7 @@ def test_wrong_arguments() -> None:
     [
         ([0, 1, 3], "step 2 of walk 0 leads from 1 to 3"),
         ([0, -1, -1], "ends at vertex 0 after 0 steps"),
-        ([2, -1, 1], "step 2 of walk 0 leads from -1 to 1"),
+        ([2, -1, 1], "walk 0 goes on to vertex 1 after it has ended"),
         ([0, 9, 1], "is at 9 after 1 steps"),
         ([-1, -1, -1], "is at -1 after 0 steps"),
         ([1, 0, 1], "step 1 of walk 0 leads from 1 to 0"),

@@ -374,6 +374,9 @@ def test_messages_name_vertices_by_id() -> None:
     distance[2] = 2
     rank = gw.pagerank(graph).rank.copy()
     rank[1] += 0.1
+    edges = Graph.from_table(table, "from", "to", directed=False)
+    other = gw.jaccard(graph.reverse, [["Bonn", "Jena"]])
+    other._scores = other._scores / 2
     for verify, name in (
         (lambda: gw.verify_bfs(graph, "Bonn", distance), "the arc 'Bonn' -> 'Ulm'"),
         (lambda: gw.verify_pagerank(graph, rank / rank.sum(), tolerance=1e-9), "vertex 'Jena'"),
@@ -381,6 +384,17 @@ def test_messages_name_vertices_by_id() -> None:
         (lambda: gw.verify_strongly_connected_components(graph, [0, 0, 2]), "vertex 'Bonn'"),
         (lambda: gw.verify_topological_generations(graph, [0, 1, 1]), "the arc 'Ulm' -> 'Jena'"),
         (lambda: gw.verify_betweenness_centrality(graph, [0.0, 0.0, 9.0]), "vertex 'Ulm'"),
+        (lambda: gw.verify_betweenness_centrality(graph, [0.0, -1.0, 0.0]), "vertex 'Jena'"),
+        (lambda: gw.verify_communities(graph, [0, 3, 0]), "vertex 'Jena'"),
+        (lambda: gw.verify_communities(graph, [0, 0, 1]), "vertices 'Bonn' and 'Jena'"),
+        (lambda: gw.verify_communities(graph, [1, 0, 2]), "the first are 'Jena' and 'Bonn'"),
+        (lambda: gw.verify_triangles(graph, [0, 0, -1]), "vertex 'Ulm'"),
+        (lambda: gw.verify_triangles(graph, [0, 1, 0]), "vertex 'Jena'"),
+        (lambda: gw.verify_clustering(graph, [0.0, 0.0, 0.5]), "vertex 'Ulm'"),
+        (lambda: gw.verify_random_walks(graph, np.array([[0, 1]])), "from 'Bonn' to 'Jena'"),
+        (lambda: gw.verify_random_walks(graph, np.array([[2, -1]])), "ends at vertex 'Ulm'"),
+        (lambda: gw.verify_similarity(graph, other), "'Bonn' and 'Jena'"),
+        (lambda: gw.verify_minimum_spanning_forest(edges, [0]), "between 'Jena' and 'Ulm'"),
     ):
         with pytest.raises(VerificationError, match=name):
             verify()

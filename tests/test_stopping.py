@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, process_time, sleep
@@ -250,6 +251,34 @@ def test_ctrl_c(devices: Any) -> None:
         assert process.stdout.read().endswith("interrupted\n")
         watchdog.cancel()
     assert process.returncode == 0
+
+
+class _Finalized:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+class _Referred:
+    pass
+
+
+def _interrupt(reference: Any) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("kind", ["finalizer", "weak reference"])
+def test_ctrl_c_where_python_ignores_exceptions(kind: str) -> None:
+    """It comes while an object is finalized, or in the callback of a weak reference."""
+    held: list[Any] = [_Finalized() if kind == "finalizer" else _Referred()]
+    reference = None if kind == "finalizer" else weakref.ref(held[0], _interrupt)
+    ignore = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt):
+        gw.run(
+            _program(_while), PATH, {0: 0}, devices="cpu", timeout_s=60,
+            progress=lambda processed: held.clear(),
+        )  # fmt: skip
+    assert reference is None or reference() is None
+    assert sys.unraisablehook is ignore
 
 
 def _llvm(operator: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> str:

@@ -227,15 +227,15 @@ _GPU_ARC_NS = 1.2
 
 
 def cores_are_sooner(graph: Graph, core_ns: float) -> bool:
-    """Return True if all cores are done with a query before the graph is on a GPU, if there is one.
+    """Return True if all cores are done with a query before the graph is on a GPU, or there is none.
 
     False where ``GODWIT_DEVICES`` is ``"cuda"``.
 
     :param core_ns: nanoseconds that the query takes on all cores, for each arc
     """
-    if not gpu_names() or config.preferred_devices() == "cuda":
+    if config.preferred_devices() == "cuda":
         return False
-    return graph.arc_count * (core_ns - _GPU_ARC_NS) < _GPU_CALL_NS
+    return not gpu_names() or graph.arc_count * (core_ns - _GPU_ARC_NS) < _GPU_CALL_NS
 
 
 def default_devices(graph: Graph, *, searches: int = 1) -> DevicesArgument:

@@ -1,13 +1,18 @@
-"""What public functions have in common: errors that name the argument that was meant, and a bar."""
+"""What public functions have in common: errors that name the argument that was meant, a bar, and Ctrl-C."""
 
 from __future__ import annotations
 
+import _thread
 import difflib
 import inspect
 import os
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from godwit.errors import GodwitError, OperatorError
 from godwit.progress import Bar
@@ -41,6 +46,9 @@ _OF_OTHER_LIBRARIES = {
 }
 """Names that NetworkX, igraph, networkit, cuGraph and scikit-learn use, with Godwit's for the same."""
 
+_RESEND_S = 0.01
+_main_thread = threading.main_thread().ident or 0
+
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
@@ -67,7 +75,11 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
                 with Bar(function.__name__) as named["progress"]:
                     return call(*arguments, **named)
         raised: BaseException
+        is_main = threading.get_ident() == _main_thread  # the thread that Ctrl-C interrupts
+        ignore = sys.unraisablehook
         try:
+            if is_main:
+                sys.unraisablehook = partial(_ignore_unless_interrupted, ignore)
             return function(*arguments, **named)
         except (GodwitError, KeyboardInterrupt) as error:
             if os.environ.get("GODWIT_FULL_TRACEBACK"):
@@ -82,6 +94,9 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
                 raise
             suggestion = _suggestion(unknown, names)
             raised = TypeError(f"{function.__name__}() has no argument {unknown!r}: {suggestion}")
+        finally:
+            if is_main:
+                sys.unraisablehook = ignore
         # Without the frames of Godwit and the errors of compilers, which say nothing to the caller.
         cause = None if isinstance(raised, OperatorError) else raised.__cause__
         try:
@@ -91,6 +106,29 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             del raised
 
     return call
+
+
+def _ignore_unless_interrupted(ignore: Callable[[Any], Any], unraisable: Any) -> None:
+    """Handle an exception that Python ignores; send SIGINT again if it is a KeyboardInterrupt.
+
+    That is how Ctrl-C ends while an object is finalized, or in the callback of a weak reference,
+    of which compilers have many. It is sent a little later, when the finalizer has ended, by a thread that
+    needs no lock of the module threading, which the interrupted code may hold.
+
+    :param ignore: handles all other exceptions
+    """
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        _thread.start_new_thread(_interrupt_later, ())
+    else:
+        ignore(unraisable)
+
+
+def _interrupt_later() -> None:
+    time.sleep(_RESEND_S)
+    if hasattr(signal, "pthread_kill"):  # which ends calls of the system that wait, too
+        signal.pthread_kill(_main_thread, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 def _suggestion(unknown: str, parameters: list[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from godwit.dtypes import Array, as_array
-from godwit.errors import InputError, VerificationError
+from godwit.errors import InputError, VerificationError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 
@@ -48,11 +48,11 @@ def arc_blocks(graph: Graph) -> Iterator[tuple[Array, slice]]:
         begin = end
 
 
-def check_finite(values: Array, what: str) -> None:
+def check_finite(graph: Graph, values: Array, what: str) -> None:
     """Raise VerificationError for the first vertex whose value is negative, infinite or NaN."""
     wrong = ~(values >= 0) | (values == np.inf)
     if (v := first_true(wrong)) is not None:
-        fail(f"the {what} of vertex {v} is {values[v]}")
+        fail(f"the {what} of vertex {shown(graph.ids[v])} is {values[v]}")
 
 
 def first_true(mask: Array) -> int | None:

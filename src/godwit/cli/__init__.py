@@ -26,19 +26,22 @@ _DEFERRED_S = 0.02
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; the arguments are those of the process by default."""
     _open_standard_streams()
-    from godwit.cli.application import command
+    from godwit.cli.ahead import search_ahead
 
-    run = command()
-    # Exceptions remove temporary files and stop the devices.
-    signal.signal(signal.SIGTERM, _exit_on_signal)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _interrupt_on_signal)
-    _resend_signals()
-    try:
-        run.main(args=arguments, prog_name="godwit")
-    except KeyboardInterrupt:  # while the command exits
-        print("godwit: interrupted", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
+    with search_ahead(sys.argv[1:] if arguments is None else arguments):
+        from godwit.cli.application import command
+
+        run = command()
+        # Exceptions remove temporary files and stop the devices.
+        signal.signal(signal.SIGTERM, _exit_on_signal)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, _interrupt_on_signal)
+        _resend_signals()
+        try:
+            run.main(args=arguments, prog_name="godwit")
+        except KeyboardInterrupt:  # while the command exits
+            print("godwit: interrupted", file=sys.stderr)
+            sys.exit(_INTERRUPTED)
     raise AssertionError("the command always exits")
 
 

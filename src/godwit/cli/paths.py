@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from godwit.cli.ahead import SearchAhead, search_ahead
+from godwit.cli import ahead
 from godwit.cli.facts import Facts, graph_facts, partition_facts, plain, smallest
 from godwit.cli.inputs import check_method, parse_distance, parse_partition, parse_vertex
 from godwit.cli.options import (
@@ -64,7 +64,6 @@ class _PathsQuery(GraphQuery):
     predecessors: bool
     placement: dict[str, Any]
     arguments: dict[str, Any]
-    ahead: SearchAhead
     _partition: Facts | None = None
 
     def run(self, display: Display) -> PathResult:
@@ -77,8 +76,10 @@ class _PathsQuery(GraphQuery):
             placed = gw.place(graph, **self.placement)
         with placed:
             with_predecessors = self.predecessors or self.options.verify
-            with display.waiting("compiling (once)"):
-                waited_s = self.ahead.wait(graph, predecessors=with_predecessors)
+            waited_s = 0.0
+            if placed.context.devices[0].shares_memory:
+                with display.waiting("compiling (once)"):
+                    waited_s = ahead.wait(graph, predecessors=with_predecessors)
             with display.bar(f"running {self.command}") as progress:
                 result: PathResult = getattr(gw, self.command)(
                     placed, sources, target=self._target, progress=progress, **self.arguments
@@ -308,33 +309,31 @@ def paths(
     """
     command = str(context.command.name)
     where = run.arguments
-    with search_ahead(command, graph, where["devices"]) as ahead:
-        # These import the large libraries.
-        from godwit.algorithms.paths.result import check_cutoff
-        from godwit.worker.options import WorkerOptions, as_execution
+    # These import the large libraries.
+    from godwit.algorithms.paths.result import check_cutoff
+    from godwit.worker.options import WorkerOptions, as_execution
 
-        arguments = {
-            "cutoff": parse_distance(cutoff, "cutoff"),
-            "execution": as_execution("auto" if execution is None else execution),
-            "timeout_s": where["timeout_s"],
-            "worker": WorkerOptions(delta, 1 if window is None else window, ring_items),
-        }
-        placement = {
-            "devices": where["devices"],
-            "partition": parse_partition(partition),
-            "seed": seed,
-        }
-        check_cutoff(arguments["cutoff"])  # before a large file is read
-        check_method(placement["partition"])
-        _PathsQuery(
-            command,
-            graph,
-            options,
-            reading,
-            source,
-            target,
-            predecessors,
-            placement,
-            arguments,
-            ahead,
-        ).answer()
+    arguments = {
+        "cutoff": parse_distance(cutoff, "cutoff"),
+        "execution": as_execution("auto" if execution is None else execution),
+        "timeout_s": where["timeout_s"],
+        "worker": WorkerOptions(delta, 1 if window is None else window, ring_items),
+    }
+    placement = {
+        "devices": where["devices"],
+        "partition": parse_partition(partition),
+        "seed": seed,
+    }
+    check_cutoff(arguments["cutoff"])  # before a large file is read
+    check_method(placement["partition"])
+    _PathsQuery(
+        command,
+        graph,
+        options,
+        reading,
+        source,
+        target,
+        predecessors,
+        placement,
+        arguments,
+    ).answer()

@@ -86,7 +86,7 @@ def verify_betweenness_centrality(
         drawn = random.Random(seed).sample(range(len(chosen)), samples)
         searched = chosen[np.sort(drawn)]
     is_whole = len(searched) == len(chosen)
-    check_finite(centrality, "centrality")
+    check_finite(graph, centrality, "centrality")
     sums, arc_sums = _sums(graph, searched, endpoints, edge_centrality is not None, weighted)
     if arc_sums is not None and not graph.directed:
         arc_sums = _sums_of_edges(graph, arc_sums, weighted)

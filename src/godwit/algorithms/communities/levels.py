@@ -27,6 +27,8 @@ LABEL_CLASSES = 64
 """Classes of a round where rows are long, and of label propagation."""
 SMALL_VERTICES = 1 << 16
 """Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
+_BRIEF_WORK = 10_000
+"""Vertices and arcs of a level below which all of its rounds together take a millisecond or so."""
 MOST_ROUNDS = 32
 LAST_MOVES = 256
 """A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
@@ -142,6 +144,7 @@ class Cores:
             *arguments,
             threads=self._threads_for(level),
             poll=None if poll is None else lambda: poll(before + int(tally[3])),
+            brief=level.vertex_count + len(level.rows.targets) < _BRIEF_WORK,
         )
         self.rounds += int(tally[2])
         self.visits += int(tally[3])

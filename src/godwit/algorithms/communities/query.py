@@ -215,7 +215,7 @@ def modularity_of(graph: Graph, rows: cpu.Rows, label: Array, resolution: float)
     if total == 0:
         return math.nan
     threads = thread_count_for(len(rows.targets))
-    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads)))
+    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
     share = np.bincount(label, weights=strength) / total
     return inside / total - resolution * math.fsum(share * share)
 
@@ -247,5 +247,5 @@ def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution
         within = np.repeat(label, np.diff(graph.offsets)) == label[graph.targets]
         inside = int(rows.weights[within].sum() if len(rows.weights) else within.sum())
         return math.ldexp(inside, -weighted.exponent) - resolution * pairs
-    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads)))
+    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
     return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs / 2

@@ -12,6 +12,7 @@ from godwit.algorithms.communities.query import as_resolution
 from godwit.algorithms.communities.result import CommunitiesResult
 from godwit.algorithms.paths.weights import uses_weights
 from godwit.dtypes import Array, as_flag, as_float
+from godwit.errors import shown
 from godwit.graph.csr import Graph
 
 
@@ -51,9 +52,13 @@ def verify_communities(
     n = len(labels)
     if n == 0:
         return
+
+    def name(vertex: int) -> str:
+        return shown(graph.ids[int(vertex)])
+
     if labels.min() < 0 or labels.max() >= n:
         v = int(np.argmax((labels < 0) | (labels >= n)))
-        fail(f"vertex {v} has label {labels[v]}, which is not in [0, {n})")
+        fail(f"vertex {name(v)} has label {labels[v]}, which is not in [0, {n})")
     sizes = np.bincount(labels)
     _, first = np.unique(labels, return_index=True)
     if len(first) < len(sizes):
@@ -63,7 +68,7 @@ def verify_communities(
         c = int(np.argmax(wrong))
         fail(
             f"communities {c} and {c + 1} are in the wrong order: {sizes[c]} and {sizes[c + 1]} vertices, "
-            f"the first are {first[c]} and {first[c + 1]}"
+            f"the first are {name(first[c])} and {name(first[c + 1])}"
         )
     within = [np.flatnonzero(labels[tails] == labels[graph.targets[arcs]]) + arcs.start
               for tails, arcs in arc_blocks(graph)]  # fmt: skip
@@ -77,7 +82,8 @@ def verify_communities(
         if apart.any():
             v = int(np.argmax(apart))
             fail(
-                f"no arcs within community {labels[v]} connect its vertices {first[labels[v]]} and {v}"
+                f"no arcs within community {labels[v]} connect its vertices {name(first[labels[v]])} and "
+                f"{name(v)}"
             )
     if modularity is None:
         return

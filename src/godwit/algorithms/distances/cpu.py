@@ -54,8 +54,7 @@ class CpuSearches:
         self._threads = threads
         self._poll = poll
         self._reached = 0  # pairs of a source and a vertex that it reaches
-        # Arcs, once for all sources of a search in bits; of searches from one source each, vertices.
-        self._visits = 0
+        self._visits = 0  # of arcs, counted once for all sources of a search in bits
 
     def report(self, statistics: RunStatistics) -> None:
         """Add the counts of all runs to statistics."""
@@ -112,10 +111,7 @@ class CpuSearches:
 
     def _affordable_threads(self, query: DistanceQuery, parts: int, each_bytes: int) -> int:
         """Return the number of threads for a number of parts that memory allows."""
-        graph = query.graph
-        threads = self._most_threads()
-        if parts * (graph.vertex_count + graph.arc_count) < _ALONE_WORK:
-            threads = 1
+        threads = 1 if _is_brief(query, parts) else self._most_threads()
         threads = max(1, min(threads, parts))
         while threads > 1 and config.missing_memory_bytes(threads * each_bytes) is not None:
             threads -= 1
@@ -138,7 +134,8 @@ class CpuSearches:
         together = min(64 * words, -(-count // available))
         ids = rows.targets.dtype
         each = n * (3 * 8 * words + 2 * ids.itemsize + 8 * HOP_FIELDS * (form == "vertex"))
-        threads = self._affordable_threads(query, -(-count // together), each)
+        parts = -(-count // together)
+        threads = self._affordable_threads(query, parts, each)
         columns = query.column_of()
         nothing = np.empty((0, 0), np.int64)
         per_thread = [
@@ -162,7 +159,8 @@ class CpuSearches:
             rows.offsets, rows.targets, *(none if into is None else into.rows[:2]),
             frozen(query.sources, np.int64), together, np.int64(query.limit),
         )  # fmt: skip
-        self._run(bits.KERNELS[words, form], arguments, per_thread, count)
+        brief = _is_brief(query, parts)
+        self._run(bits.KERNELS[words, form], arguments, per_thread, count, brief=brief)
         if form == "vertex":
             results, *others = (records.by_vertex for _, records in per_thread)
             for other in others:
@@ -191,7 +189,8 @@ class CpuSearches:
         )  # fmt: skip
         per_thread = [(single_source.make_search(query), records) for _ in range(threads)]
         search = single_source.KERNELS[dtype.kind if query.weighted else "hops"]
-        self._run(search, arguments, per_thread, len(query.sources))
+        count = len(query.sources)
+        self._run(search, arguments, per_thread, count, brief=_is_brief(query, count))
 
     def _run(
         self,
@@ -199,22 +198,33 @@ class CpuSearches:
         arguments: tuple[Any, ...],
         per_thread: Sequence[tuple[Any, ...]],
         count: int,
+        *,
+        brief: bool,
     ) -> None:
-        """Run a kernel on a thread for each entry of ``per_thread``."""
+        """Run a kernel on a thread for each entry of ``per_thread``.
+
+        :param brief: it takes milliseconds; see :func:`godwit.runtime.cpu.team.borrowed_team`
+        """
         size, poll = len(per_thread), self._poll
         control = new_control()
         tallies = np.zeros((size, _TALLY_WORDS), np.int64)
         report = None if poll is None else lambda: poll(min(int(control[CURSOR]), count))
-        with borrowed_team(size) as team:
+        with borrowed_team(size, brief=brief and poll is None) as team:
             tasks = [
                 (search, (rank, size, control, *arguments, *own, tallies[rank]))
                 for rank, own in enumerate(per_thread)
             ]
             team.run(tasks, control, report)
-        self._reached += int(tallies[:, 0].sum())
-        self._visits += int(tallies[:, 1].sum())
+        for reached, visits in tallies[:, :2].tolist():
+            self._reached += reached
+            self._visits += visits
         if poll is not None:
             poll.before += count
+
+
+def _is_brief(query: DistanceQuery, parts: int) -> bool:
+    """Return True if one thread does a number of searches, or of sets of searches in bits, at once."""
+    return parts * (query.graph.vertex_count + query.graph.arc_count) < _ALONE_WORK
 
 
 def in_bits(query: DistanceQuery) -> bool:

@@ -84,7 +84,7 @@ class DistanceQuery:
         targets = self.graph.vertex_count if self.targets is None else len(self.targets)
         return len(self.sources), targets
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of distances: int32 for numbers of arcs; int64 for integer weights, float64 for others."""
         weights = self.graph.weights

@@ -101,7 +101,7 @@ class Search(NamedTuple):
     scale: float
 
 
-def _bucket_scale(graph: Graph) -> float:
+def bucket_scale(graph: Graph) -> float:
     """Return 1 / width of buckets, found once per graph."""
     return float(graph.cached("buckets of distances", lambda: _find_bucket_scale(graph)))
 
@@ -124,7 +124,7 @@ def make_search(query: DistanceQuery) -> Search:
     n, ids = graph.vertex_count, graph.targets.dtype
     buckets, room, scale = 0, 0, 1.0
     if query.weighted:
-        buckets, room, scale = BUCKETS, n + graph.arc_count + 1, _bucket_scale(graph)
+        buckets, room, scale = BUCKETS, n + graph.arc_count + 1, bucket_scale(graph)
     far = dtype.type(query.unreached)
     return Search(
         distances=np.full(n, far),
@@ -221,6 +221,7 @@ def _find_lengths(
         left -= columns[_at(source)] >= 0
     waiting = 0  # vertices in buckets
     visits = 0
+    arcs = np.int64(0)
     while True:
         while size > 0:
             size -= 1
@@ -238,6 +239,7 @@ def _find_lengths(
             visits += 1
             if visits & 1023 == 0 and load_acquire(control, ABORT) != 0:
                 return ABORTED
+            arcs += offsets[_at(v + 1)] - offsets[_at(v)]
             for arc in range(offsets[_at(v)], offsets[_at(v + 1)]):
                 u = np.int64(targets[_at(arc)])
                 length = _sum(distance, weights[_at(arc)])
@@ -310,7 +312,7 @@ def _find_lengths(
             previous[_at(u)] = STACKED
             budget += _BUDGET
             u = np.int64(following[_at(u)])
-    tally[1] += visits
+    tally[1] += arcs
     for i in range(occupied.size):
         occupied[_at(i)] = 0
     if waiting > 0:
@@ -338,6 +340,7 @@ def _find_hops(
         left = np.int64(records.targets.size)
         left -= columns[_at(source)] >= 0
     head = 0
+    arcs = np.int64(0)
     while head < tail and left != 0:
         v = np.int64(reached[_at(head)])
         head += 1
@@ -346,6 +349,7 @@ def _find_hops(
         distance = distances[_at(v)] + 1
         if distance > limit:
             break
+        arcs += offsets[_at(v + 1)] - offsets[_at(v)]
         for arc in range(offsets[_at(v)], offsets[_at(v + 1)]):
             u = np.int64(targets[_at(arc)])
             if distances[_at(u)] == far:
@@ -354,7 +358,7 @@ def _find_hops(
                 tail += 1
                 if columns.size > 0:
                     left -= columns[_at(u)] >= 0
-    tally[1] += head
+    tally[1] += arcs
     return tail
 
 
@@ -440,7 +444,7 @@ def _search(
 ) -> int:  # fmt: skip
     """Search from one source after the other until all are claimed.
 
-    :param tally: of the thread: vertices reached, vertices visited
+    :param tally: of the thread: vertices reached, arcs visited
     """
     distances = search.distances
     reached = search.reached

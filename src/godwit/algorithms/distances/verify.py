@@ -1,8 +1,8 @@
 """Verifiers of distances from many sources, and of centralities that sum distances.
 
-Rows are computed again by :func:`godwit.bfs` or :func:`godwit.sssp` on the CPU, and checked by the rules
-that are sufficient for shortest paths (algorithms/paths/verify.py), so neither search is trusted. If there
-are more rows than some seconds allow, some are drawn at random.
+Rows are computed again on the CPU by :func:`godwit.bfs`, or by :func:`godwit.sssp` as a vertex program, and
+checked by the rules that are sufficient for shortest paths (algorithms/paths/verify.py), so neither search
+is trusted. If there are more rows than some seconds allow, some are drawn at random.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from godwit.algorithms.distances.scores import SomeScores
 from godwit.algorithms.paths.verify import RELATIVE_SLACK, verify_bfs, verify_sssp
 from godwit.algorithms.sssp import sssp
 from godwit.dtypes import Array
+from godwit.errors import shown
 from godwit.graph.csr import Graph
 
 _SECONDS_OF_WORK = 1 << 26
@@ -49,7 +50,7 @@ def verify_distances(
             column = int(wrong[0])
             vertex = column if targets is None else int(targets[column])
             fail(
-                f"the distance from {ids[source]} to {ids[vertex]} is {expected[column]}, "
+                f"the distance from {shown(ids[source])} to {shown(ids[vertex])} is {expected[column]}, "
                 f"got {found[column]}"
             )
     return len(drawn)
@@ -77,7 +78,9 @@ def verify_sums(
         lengths[distance == unreached_distance(distance.dtype)] = np.inf
         value, found = expected(lengths), float(result._scores[place])
         if not (value == found or abs(value - found) <= _SUM_SLACK * abs(value)):
-            fail(f"the {result.score_name} of vertex {graph.ids[vertex]} is {value}, got {found}")
+            fail(
+                f"the {result.score_name} of vertex {shown(graph.ids[vertex])} is {value}, got {found}"
+            )
     return len(drawn)
 
 
@@ -85,7 +88,9 @@ def checked_distances(graph: Graph, source: int, weighted: bool, cutoff: float |
     """Return distances from a vertex, by position, which have been verified."""
     graph = graph.with_ids(0)
     search, verify = (sssp, verify_sssp) if weighted else (bfs, verify_bfs)
-    distance = search(graph, source, cutoff=cutoff, devices="cpu").distance
+    # Asynchronously: otherwise SSSP of a small graph is the search that is to be checked.
+    found = search(graph, source, cutoff=cutoff, devices="cpu", execution="asynchronous")
+    distance = found.distance
     verify(graph, source, distance, cutoff=cutoff)
     return distance
 

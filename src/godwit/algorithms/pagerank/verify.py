@@ -59,7 +59,7 @@ def verify_pagerank(
     )  # fmt: skip
     if n == 0:
         return
-    check_finite(rank, "rank")
+    check_finite(graph, rank, "rank")
     number: Any = np.finfo(rank.dtype)
     tolerance += _ROUNDINGS * float(number.eps)
     values = rank.astype(np.float64)

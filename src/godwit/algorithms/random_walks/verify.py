@@ -12,7 +12,7 @@ import numpy as np
 from godwit.algorithms.checks import check_graph, fail
 from godwit.algorithms.paths.weights import uses_weights
 from godwit.dtypes import Array, as_array
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.build import row_sources
 from godwit.graph.csr import Graph
 
@@ -58,7 +58,13 @@ def verify_random_walks(graph: Graph, walks: Array, *, weighted: bool | None = N
         wrong = np.where(there >= 0, (here < 0) | ~is_arc, leaves[here])
         if wrong.any():
             walk, step = np.argwhere(wrong)[0].tolist()
-            u, v = int(here[walk, step]), int(there[walk, step])
-            if v < 0:
-                fail(f"walk {begin + walk} ends at vertex {u} after {step} steps, which arcs leave")
-            fail(f"step {step + 1} of walk {begin + walk} leads from {u} to {v}, and no arc does")
+            u, v = (
+                shown(graph.ids[int(vertices[walk, step])]) if vertices[walk, step] >= 0 else None
+                for vertices in (here, there)
+            )
+            walk += begin
+            if v is None:
+                fail(f"walk {walk} ends at vertex {u} after {step} steps, which arcs leave")
+            if u is None:
+                fail(f"walk {walk} goes on to vertex {v} after it has ended")
+            fail(f"step {step + 1} of walk {walk} leads from {u} to {v}, and no arc does")

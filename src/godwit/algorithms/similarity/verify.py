@@ -58,10 +58,9 @@ def verify_similarity(graph: Graph, result: SimilarityResult, *, seed: int = 0) 
         expected = _score(result.score_name, common, int(degree[u]), int(degree[v]))
         score = float(result._scores[number])
         if not (score == expected or abs(score - expected) <= _SLACK * expected):
-            ids = graph.ids
+            names = " and ".join(shown(graph.ids[one]) for one in (u, v))
             fail(
-                f"the similarity ({result.score_name}) of {ids[u]} and {ids[v]} is {expected:.17g}, "
-                f"got {score:.17g}"
+                f"the similarity ({result.score_name}) of {names} is {expected:.17g}, got {score:.17g}"
             )
     return checked
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import (
+    SMALL_ARCS,
     Rows,
     bits_of,
     first_row_at,
@@ -128,6 +129,7 @@ def forest_on_cpu(
     team: dict[str, Any] = {
         "threads": threads,
         "poll": None if poll is None else lambda: poll(int(progress[0])),
+        "brief": n + arcs < SMALL_ARCS,
     }
     order = KeyOrder.of(None if weights is None else weights.dtype, maximum)
     low, high = _key_range(weights, order)
@@ -176,7 +178,8 @@ def marked_edges(rows: Rows, marked: ForestMarks) -> tuple[Array, Array]:
     threads = thread_count_for(rows.arc_count)
     counts = np.zeros(threads, np.int64)
     marks = frozen(marked.marks)
-    run_team(_list_marked, rows.offsets, marks, counts, ids, sources, threads=threads)
+    brief = rows.vertex_count + rows.arc_count < SMALL_ARCS
+    run_team(_list_marked, rows.offsets, marks, counts, ids, sources, threads=threads, brief=brief)
     return ids, sources
 
 

@@ -16,7 +16,7 @@ from godwit.algorithms.checks import check_graph, fail, tree_root
 from godwit.algorithms.paths.weights import uses_weights
 from godwit.algorithms.spanning_forest.result import SpanningForestResult
 from godwit.dtypes import Array, as_flag, as_integers
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.build import row_sources
 from godwit.graph.csr import Graph
 from godwit.runtime.cpu.compile import kernel
@@ -62,7 +62,7 @@ def verify_minimum_spanning_forest(
     at, problem = _check_order(sources, targets, order, in_forest, parent)
     if problem == _FINE:
         return
-    u, v = int(sources[at]), int(targets[at])
+    u, v = (shown(graph.ids[int(ends[at])]) for ends in (sources, targets))
     weight = "" if weights is None else f" of weight {weights[at]}"
     if problem == _CLOSES_CYCLE:
         fail(f"the edge between {u} and {v}{weight} closes a cycle of the forest")

@@ -4,7 +4,7 @@ Distances only decrease, so the result is correct if relaxations happen in any o
 Processing small distances first makes repeated relaxations rare: delta-stepping within a device; devices
 may run ahead of each other by a window of buckets. On one GPU, graphs with hubs are searched in supersteps
 that push along short arcs and pull the rest (:mod:`godwit.algorithms.sssp.cuda`), which looks at a small
-part of the arcs.
+part of the arcs. On all cores a small graph is searched by one thread, as by :func:`godwit.distances`.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def run_sssp(
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     largest = check_weights(graph)
+    if _suits_one_thread(placed, sources, target, options):
+        return _on_one_thread(placed, sources, cutoff, options)
     suits_supersteps = target is None and _suits_supersteps(placed, options)
     start = dict.fromkeys(sources.tolist(), 0)
 
@@ -150,6 +152,52 @@ _CORE_NS = 60.0
 _WIDE_DEGREE = 4
 _HUB_FACTOR = 16
 """A graph has hubs if a vertex has this many times the mean number of arcs."""
+
+
+_ALONE_WORK = 100_000
+"""Vertices and arcs of a graph below which a search takes one thread a millisecond or so."""
+
+
+def is_small(graph: Graph) -> bool:
+    """Return True if one thread searches a graph from one source, on all cores by default."""
+    return graph.vertex_count + graph.arc_count < _ALONE_WORK
+
+
+def _suits_one_thread(
+    placed: PlacedGraph, sources: Array, target: int | None, options: SolverOptions
+) -> bool:
+    """Return True if the searches of :func:`godwit.distances` are faster than a vertex program.
+
+    On small graphs a program has one thread as well, and its preparation takes longer than the search.
+    """
+    is_plain = len(sources) == 1 and target is None and placed.graph.is_weighted
+    return (
+        is_small(placed.graph)
+        and is_plain
+        and placed.context.devices[0].shares_memory
+        and not options.asks_for_kernels
+    )
+
+
+def _on_one_thread(
+    placed: PlacedGraph, sources: Array, cutoff: float | None, options: SolverOptions
+) -> PathResult:
+    """Search a small graph from one source."""
+    from godwit.algorithms.distances.cpu import CpuSearches
+    from godwit.algorithms.distances.query import DistanceQuery
+    from godwit.algorithms.distances.single_source import bucket_scale
+
+    statistics = RunStatistics((placed.context.devices[0].name,), "delta-stepping")
+    searches = CpuSearches(1, make_poll(options))
+    query = DistanceQuery(placed.graph, sources, None, weighted=True, cutoff=cutoff)
+    with statistics.phase("run"):
+        distance = searches.distances(query)[0]
+    searches.report(statistics)
+    statistics.delta = 1 / bucket_scale(placed.graph)
+    return PathResult(
+        placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
+        placed=placed,
+    )  # fmt: skip
 
 
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:

@@ -15,6 +15,7 @@ from godwit.algorithms.power_iteration.query import checks_weights
 from godwit.algorithms.triangles.result import ClusteringResult, TrianglesResult
 from godwit.algorithms.triangles.rows import simple_graph
 from godwit.dtypes import Array, as_count
+from godwit.errors import shown
 from godwit.graph.csr import Graph
 
 _MOST_ARCS = 1 << 27
@@ -40,7 +41,7 @@ def verify_triangles(
         triangles = triangles.triangles
     counts = checked_array(triangles, graph.vertex_count, "triangles", "iu")
     if (v := first_true(counts < 0)) is not None:
-        fail(f"vertex {v} has {counts[v]} triangles")
+        fail(f"vertex {shown(graph.ids[v])} has {counts[v]} triangles")
     if total is not None and 3 * as_count(total, "total") != int(counts.sum()):
         fail(
             f"there are {total} triangles, but vertices have {int(counts.sum())} in all, not 3 times that"
@@ -124,5 +125,6 @@ def _compare(
         expected = factor * total / float(pairs[v]) if total != 0 else 0.0
         slack = _SLACK * (float(np.abs(products).sum()) / abs(float(pairs[v])) if total != 0 else 0)
         if not abs(float(found[v]) - expected) <= slack:
-            fail(f"the {what} of vertex {simple.ids[v]} is {expected:.17g}, got {found[v]}")
+            name = shown(simple.ids[int(v)])
+            fail(f"the {what} of vertex {name} is {expected:.17g}, got {found[v]}")
     return checked

@@ -10,9 +10,9 @@ modularity, as Godwit computes it. Where there is a GPU, Godwit's methods run on
 placed. ``--slow`` adds leidenalg and NetworkX. Godwit's first turn, which loads compiled code, does not
 count; ``igraph leiden`` has its default of two iterations, as leidenalg.
 
-``--gpu`` has Godwit's methods alone, of a graph placed on a GPU, beside all cores: least milliseconds of the
-kernel, and of the call with the result on the GPU or on the host, after a first call. The graph is taken as
-it is.
+``--gpu`` has Godwit's methods alone, of a graph placed on a GPU, beside all cores: least milliseconds of
+the kernel, and of the call with the result on the GPU or on the host, after a first call. The graph is
+taken as it is.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,13 +34,11 @@ from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
+from godwit.supersteps.first_gpu import Outcome, run_on_first_gpu
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import GraphArgument, add_placement
 from godwit.worker.solve import make_poll
-
-if TYPE_CHECKING:
-    from godwit.algorithms.communities.levels_cuda import GpuSteps
 
 _OBJECTIVES = ("modularity", "cpm")
 _VARIANTS = ("parts", "cdlp")
@@ -338,7 +336,7 @@ class _LevelsRun:
 
     def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult:
         """Return the same, computed on the first GPU."""
-        from godwit.algorithms.communities.cuda_summary import CommunitySummary, Summary
+        from godwit.algorithms.communities.cuda_summary import CommunitySummary
         from godwit.algorithms.communities.levels_cuda import GpuSteps, Scores
 
         placed.check_all_duplicated(f"{statistics.solver} runs")
@@ -354,7 +352,7 @@ class _LevelsRun:
         )
         loops = 1 if self.graph.directed else 2
 
-        def run(whole: Any) -> tuple[GpuSteps, list[Array], Summary]:
+        def run(whole: Any) -> Outcome:
             with whole.held():
                 steps = GpuSteps(whole, scores, loops, self.seed, gpu, poll)
                 label, maps = self.find(steps)
@@ -365,15 +363,12 @@ class _LevelsRun:
             for phase, taken in summary.seconds.items():
                 to = "summary" if phase in ("kernel", "sort") else phase
                 steps.seconds[to] = steps.seconds.get(to, 0.0) + taken
-            return steps, maps, found
+            return Outcome((maps, found), steps.visits, 0, steps.rounds, steps.seconds)
 
-        places = place_positions(placed)
+        maps, found = run_on_first_gpu(placed, statistics, run).values
+        statistics.levels = len(maps) + 1
         with statistics.phase("run"):
-            steps, maps, found = places.run_on_first(run)
             quality = self._quality(found.label, found.modularity)
-        statistics.begin_on(statistics.devices[:1])
-        statistics.split_run(steps.seconds)
-        _report(statistics, steps, len(maps) + 1)
         return CommunitiesResult(
             self.graph, found.label, maps, found.modularity, quality, statistics,
             self.options.location, found.sizes,
@@ -420,7 +415,7 @@ def _statistics(devices: tuple[Device, ...], name: str) -> RunStatistics:
     return RunStatistics(tuple(device.name for device in devices), name.replace("_", " "))
 
 
-def _report(statistics: RunStatistics, cores: Cores | GpuSteps, levels: int) -> None:
+def _report(statistics: RunStatistics, cores: Cores, levels: int) -> None:
     """Note the work of a run; threads share it, and the first device has the visits."""
     statistics.processed_items[0] = cores.visits
     statistics.rounds[:] = cores.rounds

@@ -1,17 +1,18 @@
 """Communities beside networkit, igraph, leidenalg and NetworkX, in one process.
 
     python benchmarks/communities.py [GRAPH ...] [--seeds N] [--threads N] [--slow] [--json]
-    python benchmarks/communities.py [GRAPH ...] --labels [--seeds N]
+    python benchmarks/communities.py [GRAPH ...] --gpu [--seeds N]
 
 GRAPH is a file or a generated graph (``rmat:20``); it is taken without directions, weights, self-loops and
 parallel edges. Turns are interleaved: in each, every method runs once with another seed. The table has the
 median of seconds and of seconds of CPU time of all threads, and the lowest, the median and the highest
-modularity, as Godwit computes it. Where there is a GPU, label propagation runs on it, too, with the graph
+modularity, as Godwit computes it. Where there is a GPU, Godwit's methods run on it, too, with the graph
 placed. ``--slow`` adds leidenalg and NetworkX. Godwit's first turn, which loads compiled code, does not
 count; ``igraph leiden`` has its default of two iterations, as leidenalg.
 
-``--labels`` has label propagation alone, of a graph placed on a GPU, beside all cores: least milliseconds
-of the kernel, and of the call with the result on the GPU or on the host, after a first call.
+``--gpu`` has Godwit's methods alone, of a graph placed on a GPU, beside all cores: least milliseconds of
+the kernel, and of the call with the result on the GPU or on the host, after a first call. The graph is
+taken as it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +43,18 @@ def load(name: str) -> gw.Graph:
     return graph.symmetrize().without_weights().remove_self_loops().merge_parallel_arcs()
 
 
+def _label_of(function: Callable[..., gw.CommunitiesResult], placed: Any, seed: int) -> Any:
+    return function(placed, seed=seed).label
+
+
 def of_godwit(graph: gw.Graph, threads: int) -> dict[str, Method]:
     """Return Godwit's methods."""
     devices = [f"cpu:{index}" for index in range(threads)]
     on_gpu: dict[str, Method] = {}
     if driver.device_count() > 0:
         placed = gw.place(graph, "cuda:0")
-        on_gpu["gw.label_propagation, GPU"] = lambda seed: (
-            gw.label_propagation(placed, seed=seed).label
-        )
+        for function in (gw.louvain, gw.leiden, gw.label_propagation):
+            on_gpu[f"gw.{function.__name__}, GPU"] = partial(_label_of, function, placed)
     return {
         "gw.louvain": lambda seed: gw.louvain(graph, seed=seed, devices=devices).label,
         "gw.leiden": lambda seed: gw.leiden(graph, seed=seed, devices=devices).label,
@@ -131,20 +136,26 @@ def of_peers(graph: gw.Graph, threads: int, *, slow: bool) -> dict[str, Method]:
     return methods
 
 
-def show_labels(name: str, graph: gw.Graph, turns: int) -> None:
-    """Print milliseconds of label propagation on a GPU, and on all cores, if results are equal."""
+def show_on_gpu(name: str, graph: gw.Graph, turns: int) -> None:
+    """Print milliseconds of each method on a GPU, and on all cores, if results are equal."""
     placed = gw.place(graph, "cuda:0")
-    print(f"{name}: {graph}\n  variant   kernel  call, on GPU  call, on host  all cores")
-    for variant in ("parts", "cdlp"):
+    print(f"{name}: {graph}\n  method    kernel  call, on GPU  call, on host  all cores")
+    methods: dict[str, Callable[..., gw.CommunitiesResult]] = {
+        "louvain": gw.louvain,
+        "leiden": gw.leiden,
+        "labels": gw.label_propagation,
+        "cdlp": partial(gw.label_propagation, variant="cdlp"),
+    }
+    for method, function in methods.items():
         call_ms: dict[str, float] = {}
         kernel_ms = math.inf
         for results in ("cuda", "host", "cores"):
             for _ in range(1 + turns):
                 begin = time.perf_counter()
                 if results == "cores":
-                    found = gw.label_propagation(graph, variant=variant, devices="cpu")
+                    found = function(graph, devices="cpu")
                 else:
-                    found = gw.label_propagation(placed, variant=variant, results=results)
+                    found = function(placed, results=results)
                     kernel_ms = min(kernel_ms, 1e3 * found.statistics.seconds["kernel"])
                 taken = 1e3 * (time.perf_counter() - begin)
                 call_ms[results] = min(taken, call_ms.get(results, math.inf))
@@ -153,7 +164,7 @@ def show_labels(name: str, graph: gw.Graph, turns: int) -> None:
         assert np.array_equal(on_gpu.label, found.label)
         assert on_gpu.modularity == found.modularity
         print(
-            f"  {variant:8} {kernel_ms:7.1f} {call_ms['cuda']:13.1f} {call_ms['host']:14.1f} "
+            f"  {method:8} {kernel_ms:7.1f} {call_ms['cuda']:13.1f} {call_ms['host']:14.1f} "
             f"{call_ms['cores']:10.0f}"
         )
 
@@ -166,12 +177,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--slow", action="store_true")
-    parser.add_argument("--labels", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for name in options.graphs:
-        if options.labels:
-            show_labels(name, gw.generate(name) if is_spec(name) else gw.read(name), options.seeds)
+        if options.gpu:
+            show_on_gpu(name, gw.generate(name) if is_spec(name) else gw.read(name), options.seeds)
             continue
         graph = load(name)
         own = of_godwit(graph, options.threads)

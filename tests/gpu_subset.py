@@ -289,7 +289,7 @@ def run_truss(devices: list[str]) -> None:
 
 
 def run_communities(devices: list[str]) -> None:
-    """Label propagation: rows of all tables, weighted and not, directed and not."""
+    """Label propagation, Louvain, Leiden: rows of all tables, weighted and not, directed and not."""
     wide: Any = gw.generators.rmat(9, 12, seed=1)
     graphs = {
         "wide": wide,
@@ -307,6 +307,10 @@ def run_communities(devices: list[str]) -> None:
                 check(f"labels {name}, {variant}, {gpu=}", found.label, wanted.label)
                 values = np.array([found.modularity]), np.array([wanted.modularity])
                 check(f"modularity {name}, {variant}, {gpu=}", *values)
+        wanted = gw.leiden(graph, iterations=1, devices="cpu")
+        for gpu in (gw.GpuOptions(), ExperimentOptions(blocks=2, threads=64)):
+            found = gw.leiden(graph, iterations=1, devices=devices, gpu=gpu)
+            check(f"leiden {name}, {gpu=}", found.label, wanted.label)
 
 
 def run_strong(devices: list[str]) -> None:

@@ -435,6 +435,3 @@ def test_beside_a_gpu(crowd: Graph) -> None:
     np.testing.assert_array_equal(gw.leiden(crowd).label, expected)
     with gw.place(crowd, "cuda:0") as placed:
         np.testing.assert_array_equal(gw.leiden(placed).label, expected)
-    for method in (gw.louvain, gw.leiden):
-        with pytest.raises(InputError, match="runs on the CPU so far, got cuda:0"):
-            method(crowd, devices="cuda:0")

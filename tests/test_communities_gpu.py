@@ -173,8 +173,6 @@ class TestSeveral:
                 gw.label_propagation(placed)
             with pytest.raises(InputError, match="schedule"):
                 gw.label_propagation(graph, devices="cuda:0", gpu=GpuOptions(schedule="warp"))
-            with pytest.raises(InputError, match="runs on the CPU so far, got cuda:0"):
-                gw.leiden(graph, devices="cuda:0")
 
     def test_a_graph_that_does_not_fit(self) -> None:
         too_large = pytest.raises(GraphTooLargeError, match=r"cuda:0 needs .* and has .* free")

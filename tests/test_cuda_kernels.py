@@ -22,6 +22,7 @@ from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.communities import cuda as label_steps
 from godwit.algorithms.communities import cuda_summary as summary_steps
+from godwit.algorithms.communities import levels_cuda as level_steps
 from godwit.algorithms.components import cuda as components_steps
 from godwit.algorithms.core import cuda as core_steps
 from godwit.algorithms.distances import cuda as distances_steps
@@ -209,6 +210,21 @@ def test_label_propagation_compiles(id_dtype: str, architecture: str) -> None:
     for weighted in (False, True):
         text = summary_steps.source(id_dtype, weighted=weighted)
         assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("id_dtype", "wide", "architecture"),
+    [
+        pytest.param(
+            "int64" if place % 2 else "int32", place % 3 == 0, name, marks=_unless(place % 3 == 1)
+        )
+        for place, name in enumerate(ARCHITECTURES)
+    ],
+)
+def test_louvain_and_leiden_compile(id_dtype: str, wide: bool, architecture: str) -> None:
+    assert b".text.work\0" in cubin(
+        level_steps.source(id_dtype, wide=wide, one_way=not wide), (), architecture
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def louvain(
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
-    """Communities of high modularity, by Louvain's method, on the CPU.
+    """Communities of high modularity, by Louvain's method.
 
     A seed gives the same communities on every machine. Edges count by their weights, if the graph has
     weights.
@@ -124,7 +124,7 @@ def leiden(
     seed: int = 0,
     ignore_weights: bool = False,
 ) -> None:
-    """Communities by Leiden's method, on the CPU: better than Louvain's.
+    """Communities by Leiden's method: better than Louvain's.
 
     A seed gives the same communities on every machine. Edges count by their weights, if the graph has
     weights.

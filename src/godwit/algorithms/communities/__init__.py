@@ -1,26 +1,27 @@
 """Communities of graphs: Louvain, Leiden, label propagation, and the modularity of any communities.
 
 Sums are integers, and scores are rounded in one order, so a seed gives the same communities, bit for bit,
-for any number of threads (cpu.py says how vertices move), and label propagation also on a GPU (labels.cuh;
-of several the first alone computes). Communities are connected: what remains
-unconnected in the end is divided, which only raises the modularity (Sahu, "Addressing
-internally-disconnected communities in Leiden and Louvain", 2024).
+for any number of threads (cpu.py says how vertices move), and on a GPU (levels.cuh, labels.cuh; of several
+the first alone computes). Communities are connected: what remains unconnected in the end is divided, which
+only raises the modularity (Sahu, "Addressing internally-disconnected communities in Leiden and Louvain",
+2024).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from godwit.algorithms.checks import check_graph
 from godwit.algorithms.communities import query
-from godwit.algorithms.communities.levels import Cores, Level, leiden_levels, louvain_levels
+from godwit.algorithms.communities.levels import Cores, Level, Steps, leiden_levels, louvain_levels
 from godwit.algorithms.communities.query import WeightedRows
 from godwit.algorithms.communities.result import CommunitiesResult, by_size
-from godwit.arrays import ResultLocation
+from godwit.arrays import host_array
 from godwit.dtypes import Array, as_count, as_integer, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -33,6 +34,7 @@ from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
+from godwit.supersteps.first_gpu import Outcome, run_on_first_gpu
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import GraphArgument, add_placement
@@ -42,8 +44,8 @@ _OBJECTIVES = ("modularity", "cpm")
 _VARIANTS = ("parts", "cdlp")
 _MOST_ITERATIONS = 1 << 20
 
-_Find = Callable[[Level, Cores], tuple[Array, list[Array]]]
-"""Find communities on the levels of a graph; return labels, and maps between levels."""
+_Find = Callable[[Steps[Any]], tuple[Any, list[Array]]]
+"""Find communities on the levels of a graph; return labels, where they are, and maps between levels."""
 
 
 @public
@@ -54,9 +56,11 @@ def louvain(
     weighted: bool | None = None,
     seed: int = 0,
     devices: DevicesArgument = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> CommunitiesResult:
     """Find communities of high modularity, by Louvain's method.
 
@@ -68,8 +72,8 @@ def louvain(
 
     Vertices move to the community of a neighbour where that raises the modularity most, then communities
     become vertices of a smaller graph, and so on (Blondel, Guillaume, Lambiotte, Lefebvre, 2008); at last
-    vertices of each level move once more. A seed gives the same communities on any number of threads, on
-    every machine. Communities are connected.
+    vertices of each level move once more. A seed gives the same communities on any number of threads, on a
+    GPU, on every machine. Communities are connected.
 
     :param graph: a graph, or one placed on devices by :func:`place`. Parallel edges add up. The modularity
         of directed graphs is that of Leicht and Newman (:func:`modularity`)
@@ -77,21 +81,24 @@ def louvain(
     :param weighted: None: edges count by their weights where the graph has some, which must not be
         negative; True: the same, and a graph without is refused; False: each edge counts 1
     :param seed: of the order in which vertices move: any integer
-    :param devices: of the CPU: ``"cpu"`` for all cores, or virtual ones, each of which is a thread. None:
-        all cores, also where there are GPUs
+    :param devices: None: the first GPU, if there is one and the graph is large enough, else all cores;
+        ``"cpu"`` for all cores, or virtual ones, each of which is a thread; or GPUs, of which the first
+        alone computes: ``.statistics.devices`` names it
+    :param results: where ``.label`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; compiling is not counted
     :param progress: as for :func:`bfs`: the number of visits of vertices so far
     :param trace: as for :func:`bfs`
+    :param gpu: how kernels are run
     :returns: ``.label`` (n), ``.count``, ``.sizes`` (count), ``.modularity``, ``.levels``, ``.to_dict()``,
         ``.statistics``
-    :raises InputError: a negative weight, a GPU, or another wrong argument
+    :raises InputError: a negative weight, or another wrong argument
     :raises DeviceError: a device is not there
     :raises GraphTooLargeError: the arrays do not fit into memory
     :raises RunTimeoutError: out of time
     """
     return _find(
-        "louvain", graph, resolution, "modularity", louvain_levels, weighted, seed, devices, timeout_s,
-        progress, trace,
+        "louvain", graph, resolution, "modularity", louvain_levels, weighted, seed, devices,
+        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results), trace,
     )  # fmt: skip
 
 
@@ -105,9 +112,11 @@ def leiden(
     weighted: bool | None = None,
     seed: int = 0,
     devices: DevicesArgument = None,
+    results: str = "host",
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
     trace: TraceArgument = None,
+    gpu: GpuOptions | None = None,
 ) -> CommunitiesResult:
     """Find communities by Leiden's method.
 
@@ -137,11 +146,12 @@ def leiden(
         raise InputError(f"objective must be 'modularity' or 'cpm', got {shown(objective)}")
     iterations = as_count(iterations, "iterations", 1, _MOST_ITERATIONS)
 
-    def find(level: Level, cores: Cores) -> tuple[Array, list[Array]]:
-        return leiden_levels(level, cores, iterations)
+    def find(steps: Steps[Any]) -> tuple[Any, list[Array]]:
+        return leiden_levels(steps, iterations)
 
     return _find(
-        "leiden", graph, resolution, objective, find, weighted, seed, devices, timeout_s, progress, trace
+        "leiden", graph, resolution, objective, find, weighted, seed, devices,
+        query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results), trace,
     )  # fmt: skip
 
 
@@ -180,10 +190,6 @@ def label_propagation(
         makes exactly so many
     :param weighted: as for :func:`louvain`
     :param seed: of the hashes; ``"cdlp"`` has no use for it
-    :param devices: None: the first GPU, if there is one, else all cores; those of :func:`louvain`, or GPUs,
-        of which the first alone computes: ``.statistics.devices`` names it
-    :param results: where ``.label`` lives, as for :func:`bfs`
-    :param gpu: how kernels are run
     :returns: as of :func:`louvain`
 
     Other parameters and errors are as for :func:`louvain`.
@@ -199,7 +205,7 @@ def label_propagation(
     run = _LabelRun(variant == "cdlp", iterations, as_integer(seed, "seed"), options)
     with (
         recorded(trace, "label_propagation"),
-        query.on_gpus_or_threads(graph, devices, "label_propagation") as (plain, chosen, placed),
+        query.on_gpus_or_threads(graph, devices) as (plain, chosen, placed),
     ):
         check_options(chosen, options.gpu, "label propagation", OF_STEPS)
         statistics = _statistics(chosen, "label_propagation")
@@ -290,29 +296,120 @@ def _by_position(graph: Graph, labels: Any) -> Any:
 
 def _find(
     name: str, graph: GraphArgument, resolution: Any, objective: str, find: _Find, weighted: Any,
-    seed: Any, devices: DevicesArgument, timeout_s: float | None, progress: ProgressArgument,
-    trace: TraceArgument,
+    seed: Any, devices: DevicesArgument, options: SolverOptions, trace: TraceArgument,
 ) -> CommunitiesResult:  # fmt: skip
-    """Check arguments, find communities, and divide those that are not connected."""
-    options = query_options(timeout_s=timeout_s, progress=progress)
+    """Check arguments, and find communities."""
     resolution = query.as_resolution(resolution)
     seed = as_integer(seed, "seed")
-    plain, chosen = query.on_threads(graph, devices, name)
-    with recorded(trace, name):
+    with (
+        recorded(trace, name),
+        query.on_gpus_or_threads(graph, devices) as (plain, chosen, placed),
+    ):
+        check_options(chosen, options.gpu, name, OF_STEPS)
         statistics = _statistics(chosen, name)
         arcs = query.weighted_rows(plain, weighted, name)
-        poll = make_poll(options)
+        run = _LevelsRun(plain, arcs, resolution, objective, find, seed, options)
+        if placed is not None and plain.vertex_count > 0:
+            result = run.on_gpu(placed, statistics)
+        else:
+            result = run.on_threads(chosen, statistics)
+        if placed is not None:
+            add_placement(statistics, placed, graph)
+    return result
+
+
+@dataclass(frozen=True)
+class _LevelsRun:
+    """A run of Louvain's or Leiden's method."""
+
+    graph: Graph
+    arcs: WeightedRows
+    resolution: float
+    objective: str
+    find: _Find
+    seed: int
+    options: SolverOptions
+
+    def on_threads(
+        self, devices: tuple[Device, ...], statistics: RunStatistics
+    ) -> CommunitiesResult:
+        """Return what the CPU computes."""
+        poll = make_poll(self.options)
         with statistics.phase("run"):
-            level, factor = _first_level(plain, arcs, resolution, objective)
-            cores = Cores(level, factor, seed, query.thread_limit(chosen), poll)
-            label, maps = find(level, cores)
-            label = by_size(cores.split(level, frozen(label)))
-            weight = resolution if objective == "modularity" else 1.0
-            value = quality = query.modularity_of(plain, arcs.rows, label, weight)
-            if objective == "cpm":
-                quality = query.potts_quality(plain, arcs, label, resolution)
+            level, factor = _first_level(self.graph, self.arcs, self.resolution, self.objective)
+            cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
+            label, maps = self.find(cores)
+            label = by_size(label)
+            value = query.modularity_of(self.graph, self.arcs.rows, label, self._weight)
+            quality = self._quality(label, value)
         _report(statistics, cores, len(maps) + 1)
-    return CommunitiesResult(plain, label, maps, value, quality, statistics, ResultLocation())
+        return CommunitiesResult(
+            self.graph, label, maps, value, quality, statistics, self.options.location
+        )
+
+    @property
+    def _weight(self) -> float:
+        """The resolution of the modularity that is reported."""
+        return self.resolution if self.objective == "modularity" else 1.0
+
+    def _quality(self, label: Any, modularity: float) -> float:
+        """Return the quality by the objective."""
+        if self.objective == "modularity":
+            return modularity
+        return query.potts_quality(self.graph, self.arcs, host_array(label), self.resolution)
+
+    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult:
+        """Return the same, computed on the first GPU."""
+        from godwit.algorithms.communities.cuda_summary import CommunitySummary
+        from godwit.algorithms.communities.levels_cuda import GpuSteps, Scores
+
+        placed.check_all_duplicated(f"{statistics.solver} runs")
+        weighted = len(self.arcs.rows.weights) > 0
+        if weighted:
+            placed = query.with_integer_weights(placed, self.arcs.rows.weights)
+        gpu, poll = self.options.gpu, make_poll(self.options)
+        scores = Scores(
+            partial(_factor, self.arcs, self.resolution, self.objective),
+            weighted,
+            _is_one_way(self.graph, self.arcs),
+            self.objective == "cpm",
+        )
+        loops = 1 if self.graph.directed else 2
+
+        def run(whole: Any) -> Outcome:
+            with whole.held():
+                steps = GpuSteps(whole, scores, loops, self.seed, gpu, poll)
+                label, maps = self.find(steps)
+                if poll is not None:
+                    poll.before = steps.visits
+                summary = CommunitySummary(whole, gpu, poll, weighted=weighted)
+                found = summary.number(label, self.options.location, resolution=self._weight)
+            for phase, taken in summary.seconds.items():
+                to = "summary" if phase in ("kernel", "sort") else phase
+                steps.seconds[to] = steps.seconds.get(to, 0.0) + taken
+            return Outcome((maps, found), steps.visits, 0, steps.rounds, steps.seconds)
+
+        maps, found = run_on_first_gpu(placed, statistics, run).values
+        statistics.levels = len(maps) + 1
+        with statistics.phase("run"):
+            quality = self._quality(found.label, found.modularity)
+        return CommunitiesResult(
+            self.graph, found.label, maps, found.modularity, quality, statistics,
+            self.options.location, found.sizes,
+        )  # fmt: skip
+
+
+def _is_one_way(graph: Graph, arcs: WeightedRows) -> bool:
+    """Return True if rows do not have the reverse of each arc."""
+    return not is_symmetric(graph, weighted=len(arcs.rows.weights) > 0)
+
+
+def _factor(arcs: WeightedRows, resolution: float, objective: str, mass: int) -> float:
+    """Return the factor of the product of masses in a score (cpu.py).
+
+    :param mass: of all vertices
+    """
+    return arcs.scaled(resolution) if objective == "cpm" else resolution / max(1, mass)
 
 
 def _first_level(
@@ -320,18 +417,22 @@ def _first_level(
 ) -> tuple[Level, float]:
     """Return the level of the graph itself, and the factor of scores (cpu.py)."""
     none = frozen(np.empty(0, np.int64))
+    bound = len(arcs.rows.targets)
     if objective == "cdlp":
-        return Level(arcs.rows, (frozen(np.zeros(graph.vertex_count, np.int64)), none)), 0.0
+        zeros = frozen(np.zeros(graph.vertex_count, np.int64))
+        return Level(arcs.rows, (zeros, none), bound), 0.0
     strength = query.strengths(graph, arcs.rows)
-    one_way = not is_symmetric(graph, weighted=len(arcs.rows.weights) > 0)
+    one_way = _is_one_way(graph, arcs)
     rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
-    if objective == "cpm":
-        ones = frozen(np.ones(len(strength), np.int64))
-        return Level(rows, (ones, ones if one_way else none)), arcs.scaled(resolution)
+    bound = len(rows.targets)
     if objective == "labels":
-        return Level(rows, (strength, none)), 0.0
+        return Level(rows, (strength, none), bound), 0.0
     entering = query.in_strengths(arcs.rows) if one_way else none
-    return Level(rows, (strength, entering)), resolution / max(1, int(strength.sum()))
+    if objective == "cpm":
+        strength = frozen(np.ones(len(strength), np.int64))
+        entering = strength if one_way else none
+    factor = _factor(arcs, resolution, objective, int(strength.sum()))
+    return Level(rows, (strength, entering), bound), factor
 
 
 def _statistics(devices: tuple[Device, ...], name: str) -> RunStatistics:
@@ -375,9 +476,9 @@ class _LabelRun:
                     backward = query.weighted_rows(graph.reverse, False, "label_propagation").rows
                 label = cores.propagate(level, backward, self.iterations)
             else:
-                label = np.arange(level.vertex_count, dtype=level.ids)
-                cores.move(level, label, rounds=self.iterations, last=0, random_ties=True)
-                label = cores.split(level, frozen(label))
+                cores.begin_alone(level)
+                cores.move(level, rounds=self.iterations, last=0, random_ties=True)
+                label = cores.split(level, frozen(cores.label))
             numbered = by_size(label)
             names = None
             if self.is_cdlp:

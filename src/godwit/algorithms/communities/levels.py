@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,28 +25,40 @@ _LEAST_CLASSES = 8
 """Classes of a round where rows are short: more lead to better communities, but rows are read in pieces."""
 LABEL_CLASSES = 64
 """Classes of a round where rows are long, and of label propagation."""
-_SMALL_VERTICES = 1 << 16
+SMALL_VERTICES = 1 << 16
 """Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
 _BRIEF_WORK = 10_000
 """Vertices and arcs of a level below which all of its rounds together take a millisecond or so."""
-_MOST_ROUNDS = 32
-_LAST_MOVES = 256
+MOST_ROUNDS = 32
+LAST_MOVES = 256
 """A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
 _NEXT_SEED = 0x9E3779B97F4A7C15
 
 
-@dataclass(frozen=True)
+class HasVertices(Protocol):
+    """A level, wherever its arrays are."""
+
+    @property
+    def vertex_count(self) -> int:
+        """Number of vertices, n."""
+
+
+@dataclass
 class Level:
     """A graph whose vertices have a mass, or two.
 
     :param rows: arcs, both directions of each edge
     :param mass: int64 (n), and the same for in-arcs; the second is empty where there is one mass
+    :param bound: of the first level its number of arcs, else that of the level below, which is no less
+    :ivar above: the vertex of the next level of each vertex, once there is that level
     """
 
     rows: cpu.Rows
     mass: tuple[Array, Array]
+    bound: int
+    above: Array | None = None
 
     @property
     def vertex_count(self) -> int:
@@ -77,6 +89,8 @@ class Cores:
     :param seed: any integer
     :param threads: upper limit; None: all of the process
     :param poll: called now and then with the number of vertices visited; an exception ends the run
+    :ivar label: the community of each vertex of the level that the latest step was about
+    :ivar word: of which the seed of the next rounds is made
     :ivar visits: number of visits of vertices that looked for a better community
     :ivar rounds: number of rounds of these
     """
@@ -90,11 +104,14 @@ class Cores:
         poll: Callable[[int], None] | None,
     ) -> None:
         n, ids = level.vertex_count, level.ids
+        self.first = level
+        self.label = self._part = np.empty(0, ids)
+        self._total = level.mass
         self._threads = config.thread_count() if threads is None else threads
         self._threads = self._threads_for(level)
         self._poll = poll
         self._factor = factor
-        self._word = seed % 2**64
+        self.word = seed % 2**64
         each, shared = n * (8 + ids.itemsize), n * (8 + 6 * ids.itemsize)
         while (
             self._threads > 1
@@ -113,8 +130,8 @@ class Cores:
 
     def _next_seed(self) -> np.uint64:
         """Return another seed at each call."""
-        self._word = first_word(self._word)
-        return np.uint64(self._word)
+        self.word = first_word(self.word)
+        return np.uint64(self.word)
 
     def _run(
         self, kernel: Any, level: Level, *arguments: Any, tallies: Array | None = None
@@ -139,7 +156,7 @@ class Cores:
         :param most: classes where there are few vertices
         """
         n = level.vertex_count
-        classes = class_count(n, len(level.rows.targets), most)
+        classes = class_count(n, level.bound, most)
         return (
             active, np.empty(n, level.ids), np.empty(n, level.ids),
             np.zeros((self._threads_for(level), cpu.MOST_CLASSES), np.int64),
@@ -147,58 +164,59 @@ class Cores:
             self._sums, self._touched, self._factor, self._next_seed(), classes,
         )  # fmt: skip
 
+    def begin_alone(self, level: Level) -> None:
+        """Make each vertex of a level a community."""
+        self.label = np.arange(level.vertex_count, dtype=level.ids)
+
     def move(
         self,
         level: Level,
-        label: Array,
         *,
-        rounds: int = _MOST_ROUNDS,
+        rounds: int = MOST_ROUNDS,
         last: int | None = None,
         random_ties: bool = False,
-    ) -> tuple[Array, Array]:
+    ) -> None:
         """Move the vertices of a level to better communities.
 
-        :param label: (n) where they are at first; changed
         :param rounds: at most so many
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
-        :returns: masses of each community
         """
         n, rows = level.vertex_count, level.rows
-        total = level.totals(label, n)
+        self._total = level.totals(self.label, n)
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
         scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8), most)
         self._run(
-            cpu.move_vertices, level, *rows, level.mass, label, total, *scratch, rounds,
-            n // _LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
+            cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
+            n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
         )  # fmt: skip
-        return total
 
-    def refine(self, level: Level, label: Array, total: tuple[Array, Array]) -> Array:
-        """Return the part of each vertex; parts are connected, and within communities."""
+    def refine(self, level: Level) -> None:
+        """Divide the communities of a level into connected parts."""
         n = level.vertex_count
-        part = np.arange(n, dtype=level.ids)
+        self._part = np.arange(n, dtype=level.ids)
         self._run(
-            cpu.refine_communities, level, *level.rows, level.mass, label, total,
-            *self._scratch(level, np.ones(n, np.uint8), cpu.MOST_CLASSES), part,
+            cpu.refine_communities, level, *level.rows, level.mass, self.label, self._total,
+            *self._scratch(level, np.ones(n, np.uint8), cpu.MOST_CLASSES), self._part,
             tuple(map(np.array, level.mass)), np.zeros(n, np.uint8),
         )  # fmt: skip
-        return part
 
-    def aggregate(self, level: Level, label: Array) -> tuple[Level, Array, Array]:
-        """Return the level whose vertices are the communities of ``label``.
+    def count_communities(self, level: Level) -> int:
+        """Return the number of communities of a level."""
+        return int(np.count_nonzero(np.bincount(self.label, minlength=level.vertex_count)))
 
-        :returns: the level; for each vertex that of the new level; for each vertex of that its id in
-            ``label``
-        """
+    def aggregate(self, level: Level, *, parts: bool = False) -> Level | None:
+        """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
+        label = self._part if parts else self.label
         n, ids = level.vertex_count, level.ids
         arcs = len(level.rows.targets)
         present = np.zeros(n, bool)
         present[label] = True
         number = np.cumsum(present, dtype=ids) - ids.type(1)
-        old = np.flatnonzero(present)
-        count = len(old)
+        count = int(np.count_nonzero(present))
+        if count == n:
+            return None
         require_memory(arcs * (8 + ids.itemsize), f"a graph of {count:,} communities")
         rows = cpu.Rows(
             np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(arcs, ids),
@@ -212,7 +230,32 @@ class Cores:
         rows = rows._replace(targets=rows.targets[:last], weights=rows.weights[:last])
         new = number[label]
         out_mass, in_mass = map(frozen, level.totals(new, count))
-        return Level(cpu.Rows(*map(frozen, rows)), (out_mass, in_mass)), new, old
+        level.above = new
+        bound = int((level.rows.ends - level.rows.begins).sum())
+        return Level(cpu.Rows(*map(frozen, rows)), (out_mass, in_mass), bound)
+
+    def lift(self, level: Level, above: Level) -> None:
+        """Give the vertices of the next level the communities of their members."""
+        assert level.above is not None
+        lifted = np.empty(above.vertex_count, level.ids)
+        lifted[level.above] = self.label
+        self.label = _representatives(lifted, level.vertex_count)
+
+    def lower(self, level: Level, above: Level) -> None:
+        """Give the vertices of a level the communities that those of the next level have."""
+        self.label = _representatives(self.label[self.vertices_above(level)], above.vertex_count)
+
+    def vertices_above(self, level: Level) -> Array:
+        """Return the vertex of the next level of each vertex of a level."""
+        assert level.above is not None
+        return level.above
+
+    def communities(self) -> Array:
+        """Return a vertex of the community of each vertex of the first level.
+
+        Communities that are not connected are divided.
+        """
+        return self.split(self.first, frozen(self.label))
 
     def propagate(self, level: Level, backward: cpu.Rows | None, iterations: int) -> Array:
         """Return the label of each vertex after iterations of synchronous label propagation.
@@ -246,9 +289,10 @@ def first_word(seed: int) -> int:
 def class_count(vertices: int, arcs: int, most: int) -> int:
     """Return the number of classes of a round.
 
+    :param arcs: ``bound`` of the level
     :param most: of few vertices
     """
-    if vertices <= _SMALL_VERTICES:
+    if vertices <= SMALL_VERTICES:
         return most
     classes = _LEAST_CLASSES
     while classes < LABEL_CLASSES and classes * vertices < 2 * arcs:
@@ -256,53 +300,101 @@ def class_count(vertices: int, arcs: int, most: int) -> int:
     return classes
 
 
-def louvain_levels(level: Level, cores: Cores) -> tuple[Array, list[Array]]:
+StepLevel = TypeVar("StepLevel", bound=HasVertices)
+
+
+class Steps(Protocol[StepLevel]):
+    """Steps of the methods, wherever they run; the communities that they change stay there."""
+
+    first: StepLevel
+
+    def begin_alone(self, level: StepLevel) -> None:
+        """Make each vertex of a level a community."""
+
+    def move(self, level: StepLevel) -> None:
+        """Move the vertices of a level to better communities."""
+
+    def refine(self, level: StepLevel) -> None:
+        """Divide the communities of a level into connected parts."""
+
+    def count_communities(self, level: StepLevel) -> int:
+        """Return the number of communities of a level."""
+
+    def aggregate(self, level: StepLevel, *, parts: bool = False) -> StepLevel | None:
+        """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
+
+    def lift(self, level: StepLevel, above: StepLevel) -> None:
+        """Give the vertices of the next level the communities of their members."""
+
+    def lower(self, level: StepLevel, above: StepLevel) -> None:
+        """Give the vertices of a level the communities that those of the next level have."""
+
+    def vertices_above(self, level: StepLevel) -> Array:
+        """Return, on the host, the vertex of the next level of each vertex of a level."""
+
+    def communities(self) -> Any:
+        """Return a vertex of the community of each vertex of the first level, where that is.
+
+        Communities that are not connected are divided.
+        """
+
+
+def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Array]]:
     """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
-    levels, maps = [level], []
+    level = steps.first
+    levels = [level]
     while True:
         n = level.vertex_count
-        label = np.arange(n, dtype=level.ids)
-        cores.move(level, label)
-        above, new, _ = cores.aggregate(level, label)
-        if above.vertex_count == n:
+        steps.begin_alone(level)
+        steps.move(level)
+        above = steps.aggregate(level)
+        if above is None:
             break
-        maps.append(new)
         levels.append(above)
-        is_last = n - above.vertex_count <= n // _LAST_MERGES
         level = above
-        if is_last:
-            label = np.arange(above.vertex_count, dtype=level.ids)
+        if n - above.vertex_count <= n // _LAST_MERGES:
+            steps.begin_alone(level)
             break
-    return _moved_downwards(levels, maps, cores, label), maps
+    return _moved_downwards(steps, levels)
 
 
-def leiden_levels(level: Level, cores: Cores, iterations: int) -> tuple[Array, list[Array]]:
+def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Array]]:
     """Return the same of Leiden's method."""
-    first = level
-    label = np.arange(first.vertex_count, dtype=first.ids)
-    maps: list[Array] = []
-    for _ in range(iterations):
-        levels, maps = [first], []
-        level = first
+    steps.begin_alone(steps.first)
+    for iteration in range(iterations):
+        level = steps.first
+        levels = [level]
         while True:
             n = level.vertex_count
-            total = cores.move(level, label)
-            communities = int(np.count_nonzero(np.bincount(label, minlength=n)))
-            if communities == n:
+            steps.move(level)
+            if steps.count_communities(level) == n:
                 break
-            part = cores.refine(level, label, total)
-            above, new, old = cores.aggregate(level, part)
-            if above.vertex_count == n:  # no part has two vertices
-                above, new, old = cores.aggregate(level, label)
-            maps.append(new)
+            steps.refine(level)
+            above = steps.aggregate(level, parts=True)
+            if above is None:  # no part has two vertices
+                above = steps.aggregate(level)
+            assert above is not None
+            steps.lift(level, above)
             levels.append(above)
-            is_last = n - above.vertex_count <= n // _LAST_MERGES
             level = above
-            label = _representatives(label[old], n)
-            if is_last:
+            if n - above.vertex_count <= n // _LAST_MERGES:
                 break
-        label = _moved_downwards(levels, maps, cores, label)
-    return label, maps
+        if iteration < iterations - 1:
+            _move_downwards(steps, levels)
+    return _moved_downwards(steps, levels)
+
+
+def _move_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> None:
+    """Take the communities of the last level to the first; vertices of each level move once more."""
+    for level, above in zip(levels[-2::-1], levels[:0:-1], strict=True):
+        steps.lower(level, above)
+        steps.move(level)
+
+
+def _moved_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> tuple[Any, list[Array]]:
+    """Do the same; return communities, and maps from the vertices of a level to the next."""
+    _move_downwards(steps, levels)
+    return steps.communities(), [steps.vertices_above(level) for level in levels[:-1]]
 
 
 def _representatives(label: Array, bound: int) -> Array:
@@ -315,14 +407,3 @@ def _representatives(label: Array, bound: int) -> Array:
     first[label[::-1]] = vertices[::-1]  # of several values, NumPy keeps the last
     named: Array = first[label]
     return named
-
-
-def _moved_downwards(levels: list[Level], maps: list[Array], cores: Cores, label: Array) -> Array:
-    """Return communities of the first level, whose vertices have moved once more, as those of all levels.
-
-    :param label: communities of the last level
-    """
-    for level, above in zip(levels[-2::-1], maps[::-1], strict=True):
-        label = _representatives(label[above], max(len(label), 1))
-        cores.move(level, label)
-    return label

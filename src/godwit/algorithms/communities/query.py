@@ -52,50 +52,24 @@ class WeightedRows:
 
 @contextmanager
 def on_gpus_or_threads(
-    graph: GraphArgument, devices: DevicesArgument, what: str
+    graph: GraphArgument, devices: DevicesArgument
 ) -> Iterator[tuple[Graph, tuple[Device, ...], PlacedGraph | None]]:
-    """Yield a graph, devices, and its placement on GPUs or None: then devices are of the CPU.
-
-    :param what: name of the algorithm in error messages
-    """
-    if isinstance(graph, PlacedGraph):
-        graph.check_open()
-        if devices is None and graph.context.devices[0].kind == "cuda":
-            yield graph.graph, graph.context.devices, graph
-            return
-    elif isinstance(graph, Graph):
-        chosen = resolve_devices(default_step_devices(graph) if devices is None else devices)
-        if chosen[0].kind == "cuda":
-            names = [device.name for device in chosen]
-            with place_for_one_query(graph, names, None) as placed:
-                yield graph, placed.context.devices, placed
-            return
-    yield (*on_threads(graph, devices, what), None)
-
-
-def on_threads(
-    graph: GraphArgument, devices: DevicesArgument, what: str
-) -> tuple[Graph, tuple[Device, ...]]:
-    """Return a graph and devices of the CPU: all cores, or virtual ones, each of which is a thread.
-
-    :param what: name of the algorithm in error messages
-    :raises InputError: no graph; or GPUs are asked for
-    """
+    """Yield a graph, devices, and its placement on GPUs or None: then devices are of the CPU."""
     if isinstance(graph, PlacedGraph):
         if devices is not None:
             raise InputError("the graph is placed already: give devices to place()")
         graph.check_open()
-        chosen, graph = graph.context.devices, graph.graph
-        return graph, chosen if chosen[0].kind == "cpu" else resolve_devices("cpu")
-    chosen = resolve_devices("cpu" if devices is None else devices)
-    if not isinstance(graph, Graph):
+        chosen = graph.context.devices
+        yield graph.graph, chosen, graph if chosen[0].kind == "cuda" else None
+    elif isinstance(graph, Graph):
+        chosen = resolve_devices(default_step_devices(graph) if devices is None else devices)
+        if chosen[0].kind == "cpu":
+            yield graph, chosen, None
+            return
+        with place_for_one_query(graph, [device.name for device in chosen], None) as placed:
+            yield graph, placed.context.devices, placed
+    else:
         raise not_a_graph(graph)
-    if chosen[0].kind != "cpu":
-        names = ", ".join(device.name for device in chosen)
-        raise InputError(
-            f"{what} runs on the CPU so far, got {names}; leave devices out, or give devices='cpu'"
-        )
-    return graph, chosen
 
 
 def thread_limit(devices: tuple[Device, ...]) -> int | None:

@@ -1,0 +1,504 @@
+// Make the next level, whose vertices are the communities or parts of a level: aggregate of cpu.py.
+//
+// Names that occur are numbered in ascending order, as on the CPU; the order of arcs in rows, and of rows in
+// memory, is any. Arcs of the members of a new vertex are summed up by target: with up to WARP_ARCS of them in a
+// hash table of a warp, with more in one of a block. The largest have tables in global memory, which are filled
+// by visits of all arcs, with a slot for each vertex that has arcs where that takes less than a hash table.
+#pragma once
+
+#include "algorithms/communities/moves.cuh"
+
+struct Aggregation : Level {
+    BlockMemory &shared;
+    unsigned char *bytes;
+
+    __device__ __forceinline__ Aggregation(const Level &level, BlockMemory &shared,
+                                           unsigned char *bytes)
+        : Level(level), shared(shared), bytes(bytes) {}
+
+    // Sum over the block; all threads come.
+    __device__ __forceinline__ u32 block_sum(u32 amount) const {
+        if (threadIdx.x == 0) shared.written = 0;
+        __syncthreads();
+        amount = lanes_sum(amount);
+        if (lane_id() == 0 && amount) atomicAdd(&shared.written, amount);
+        __syncthreads();
+        amount = shared.written;
+        __syncthreads();
+        return amount;
+    }
+
+    __device__ __forceinline__ void team_mark() const {
+        team_each(arguments.count,
+                  [&](u32 v) { store_system(arguments.number + arguments.group[v], 1u); });
+    }
+    __device__ __forceinline__ void block_count() const {
+        const u64 end = block_end(arguments.count);
+        u32 marks = 0;
+        for (u64 id = block_begin(arguments.count) + threadIdx.x; id < end; id += blockDim.x)
+            marks += arguments.number[id];
+        warp_count(block, NAMES, marks);
+        const u32 all = block_sum(marks);
+        if (threadIdx.x == 0) arguments.firsts[team.block] = all;
+    }
+    __device__ __forceinline__ void block_number() const {
+        u32 *sums = reinterpret_cast<u32 *>(bytes);
+        u32 marks = 0;
+        for (u32 other = threadIdx.x; other < team.block; other += blockDim.x)
+            marks += arguments.firsts[other];
+        u32 base = block_sum(marks);
+        const u64 end = block_end(arguments.count);
+        for (u64 first = block_begin(arguments.count); first < end; first += blockDim.x) {
+            const u64 id = first + threadIdx.x;
+            const u32 mark = id < end ? arguments.number[id] : 0;
+            const u32 up_to = warp_sum_up_to(mark);
+            if (lane_id() == WARP - 1) sums[warp_id()] = up_to;
+            __syncthreads();
+            u32 before = 0, all = 0;
+            for (u32 warp = 0; warp < blockDim.x / WARP; warp++) {
+                if (warp < warp_id()) before += sums[warp];
+                all += sums[warp];
+            }
+            if (mark) {
+                const u32 number = base + before + up_to - 1;
+                arguments.number[id] = number;
+                arguments.old[number] = static_cast<u32>(id);
+            }
+            base += all;
+            __syncthreads();
+        }
+    }
+
+    __device__ __forceinline__ void team_clear() const {
+        team_each(arguments.above_count, [&](u32 c) {
+            arguments.member_counts[c] = 0;
+            arguments.room[c] = 0;
+            const u32 name = arguments.old[c];
+            arguments.above_mass[c] = arguments.group_total[name];
+            if (ONE_WAY) arguments.in_above_mass[c] = arguments.in_group_total[name];
+        });
+        if (team.thread() == 0) {
+            LevelCounters &counters = *arguments.counters;
+            counters.bigs = counters.arcs = counters.longest = 0;
+            counters.hubs = counters.members = counters.dense = counters.blocks = 0;
+        }
+    }
+    __device__ __forceinline__ void team_count_members() const {
+        team_each(arguments.count, [&](u32 v) {
+            const u32 c = arguments.number[arguments.group[v]];
+            arguments.map[v] = c;
+            const u64 arcs = row_of(v).arcs;
+            if (arcs == 0) return;
+            atomicAdd(arguments.member_counts + c, 1u);
+            atomicAdd(arguments.room + c, arcs);
+        });
+    }
+
+    __device__ __forceinline__ void team_lay_out() const {
+        LevelCounters &counters = *arguments.counters;
+        u64 bound = 0;
+        team_each_lane(arguments.above_count, [&](u32 c, bool is_there) {
+            const u64 arcs = is_there ? arguments.room[c] : 0;
+            const bool is_big = is_long(arcs);
+            const u32 place = warp_place(&counters.dense, __ballot_sync(FULL_WARP, arcs > 0));
+            if (arcs > 0) {
+                arguments.dense[c] = place;
+                arguments.sparse[place] = c;
+            }
+            const u32 members = arcs > 0 && !is_big ? arguments.member_counts[c] : 0;
+            const u32 up_to = warp_sum_up_to(members);
+            u32 first = 0;
+            if (lane_id() == WARP - 1) first = atomicAdd(&counters.members, up_to);
+            first = __shfl_sync(FULL_WARP, first, WARP - 1);
+            warp_append(&counters.blocks, arguments.block_list, arcs > WARP_ARCS && !is_big, c);
+            if (!is_there) return;
+            arguments.member_ends[c] = first + up_to - members;
+            arguments.above_begins[c] = arguments.above_ends[c] = 0;
+            bound += arcs;
+        });
+        __syncwarp();
+        warp_count(block, BOUND, bound);
+    }
+    // The rows of the largest begin where there is room for all that they may have.
+    __device__ __forceinline__ void team_place_bigs() const {
+        LevelCounters &counters = *arguments.counters;
+        const u64 dense = load_relaxed(&counters.dense);
+        team_each(arguments.above_count, [&](u32 c) {
+            const u64 arcs = arguments.room[c];
+            if (!is_long(arcs)) return;
+            const u64 slots =
+                min(static_cast<u64>(slots_for(arcs)), (dense + WARP - 1) / WARP * WARP);
+            const u64 before = atomicAdd(&counters.bigs, (1ull << BIG_SLOT_BITS) + slots);
+            const u32 number = static_cast<u32>(before >> BIG_SLOT_BITS);
+            arguments.bigs[number] = Big{before & ((1ull << BIG_SLOT_BITS) - 1), slots, c};
+            arguments.member_ends[c] = number;
+            const i64 begin = static_cast<i64>(atomicAdd(&counters.arcs, min(arcs, dense)));
+            arguments.above_begins[c] = arguments.above_ends[c] = begin;
+        });
+    }
+
+    __device__ __forceinline__ void team_list_members() const {
+        team_each(arguments.count, [&](u32 v) {
+            const u32 c = arguments.map[v];
+            if (row_of(v).arcs == 0 || is_long(arguments.room[c])) return;
+            arguments.members[atomicAdd(arguments.member_ends + c, 1u)] = v;
+        });
+        const u64 slots = arguments.counters->bigs & ((1ull << BIG_SLOT_BITS) - 1);
+        for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
+            arguments.big_keys[slot] = NO_LABEL;
+            arguments.big_sums[slot] = 0;
+        }
+        if (team.thread() == 0) thread_forget_long_rows();
+    }
+
+    // Add the arcs of 32 members, of one for each lane, to a table; return how many targets the lane added. All lanes
+    // come, with false if they have no member.
+    __device__ __forceinline__ u32 warp_add_members(const SumTable &table, u32 c, u32 place,
+                                                    bool is_there) const {
+        const u32 v = is_there ? arguments.members[place] : 0;
+        const Row row = is_there ? row_of(v) : Row{0, 0, 0, 0};
+        u32 added = 0;
+        const u32 length = static_cast<u32>(row.arcs), end = warp_sum_up_to(length);
+        const u32 all = __shfl_sync(FULL_WARP, end, WARP - 1);
+        for (u32 first = 0; first < all; first += BATCH * WARP) {
+            u32 d[BATCH];
+            Sum weight[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u32 arc = first + i * WARP + lane_id(), whose = warp_lane_of(end, arc);
+                Row theirs{__shfl_sync(FULL_WARP, row.begin, whose), 0, 0, 0};
+                if (ONE_WAY) {
+                    theirs.in_begin = __shfl_sync(FULL_WARP, row.in_begin, whose);
+                    theirs.leaving = __shfl_sync(FULL_WARP, row.leaving, whose);
+                }
+                const u32 before = __shfl_sync(FULL_WARP, end - length, whose);
+                d[i] = 0;
+                weight[i] = 0;
+                if (arc < all) d[i] = thread_arc(theirs, arc - before, weight[i]);
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (d[i] != c) added += table.add(d[i], weight[i]);
+        }
+        return added;
+    }
+    // Say where a row lies.
+    __device__ __forceinline__ void thread_begin_row(u32 c, u64 begin, u32 length) const {
+        arguments.above_begins[c] = static_cast<i64>(begin);
+        arguments.above_ends[c] = static_cast<i64>(begin + length);
+        if (length > load_relaxed(&arguments.counters->longest))
+            atomicMax(&arguments.counters->longest, static_cast<u64>(length));
+    }
+    __device__ __forceinline__ u64 thread_reserve_arcs(u32 count) const {
+        return count ? atomicAdd(&arguments.counters->arcs, static_cast<u64>(count)) : 0;
+    }
+    __device__ __forceinline__ void write_arc(u64 place, u32 d, Sum weight) const {
+        arguments.above_targets[place] = static_cast<Id>(d);
+        arguments.above_weights[place] = weight;
+    }
+
+    __device__ __forceinline__ void warp_join(const SumTable &table, u32 c, u64 arcs) const {
+        const u32 lane = lane_id();
+        const SumTable part{table.keys, table.sums, slots_for(arcs) - 1};
+        for (u32 slot = lane; slot <= part.mask; slot += WARP) part.clear(slot);
+        __syncwarp();
+        const u32 end = arguments.member_ends[c];
+        u32 added = 0;
+        for (u32 place = end - arguments.member_counts[c]; place < end; place += WARP)
+            added += warp_add_members(part, c, place + lane, place + lane < end);
+        __syncwarp();
+        added = lanes_sum(added);
+        u64 place = 0;
+        if (lane == 0) {
+            place = thread_reserve_arcs(added);
+            thread_begin_row(c, place, added);
+        }
+        place = __shfl_sync(FULL_WARP, place, 0);
+        for (u32 slot = lane; slot <= part.mask; slot += WARP) {
+            const u32 d = load_system(part.keys + slot);
+            const u32 votes = __ballot_sync(FULL_WARP, d != NO_LABEL);
+            if (d != NO_LABEL)
+                write_arc(place + __popc(votes & ((1u << lane) - 1)), d,
+                          load_system(part.sums + slot));
+            place += __popc(votes);
+        }
+        __syncwarp();
+    }
+    // Communities with few arcs, one for each lane, which has every 32nd slot of its warp's table, as a list. All
+    // lanes come, with false if they have none.
+    __device__ __forceinline__ void warp_join_tiny(const SumTable &table, u32 c,
+                                                   bool is_there) const {
+        const u32 first = lane_id();
+        u32 end = first;
+        if (is_there) {
+            const u32 last = arguments.member_ends[c];
+            for (u32 place = last - arguments.member_counts[c]; place < last; place++) {
+                const Row row = row_of(arguments.members[place]);
+                for (u64 base = 0; base < row.arcs; base += BATCH) {
+                    u32 d[BATCH];
+                    Sum weight[BATCH];
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        d[i] = 0;
+                        weight[i] = 0;
+                        if (base + i < row.arcs) d[i] = thread_arc(row, base + i, weight[i]);
+                    }
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        if (d[i] == c) continue;
+                        u32 slot = first;
+                        while (slot < end && table.keys[slot] != d[i]) slot += WARP;
+                        const bool is_new = slot == end;
+                        table.keys[slot] = d[i];
+                        table.sums[slot] = is_new ? weight[i] : table.sums[slot] + weight[i];
+                        if (is_new) end += WARP;
+                    }
+                }
+            }
+        }
+        __syncwarp();
+        const u32 length = (end - first) / WARP, up_to = warp_sum_up_to(length);
+        u64 place = 0;
+        if (first == WARP - 1) place = thread_reserve_arcs(up_to);
+        place = __shfl_sync(FULL_WARP, place, WARP - 1) + (up_to - length);
+        if (!is_there) return;
+        thread_begin_row(c, place, length);
+        for (u32 slot = first; slot < end; slot += WARP)
+            write_arc(place++, table.keys[slot], table.sums[slot]);
+    }
+    __device__ __forceinline__ void block_join(u32 c) const {
+        Sum *sums = reinterpret_cast<Sum *>(bytes);
+        const SumTable table{reinterpret_cast<u32 *>(sums + arguments.block_slots), sums,
+                             slots_for(arguments.room[c]) - 1};
+        for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) table.clear(slot);
+        __syncthreads();
+        const u32 end = arguments.member_ends[c];
+        u32 added = 0;
+        for (u32 place = end - arguments.member_counts[c] + warp_id() * WARP; place < end;
+             place += blockDim.x)
+            added += warp_add_members(table, c, place + lane_id(), place + lane_id() < end);
+        const u32 all = block_sum(added);
+        if (threadIdx.x == 0) {
+            shared.begin = thread_reserve_arcs(all);
+            thread_begin_row(c, shared.begin, all);
+            shared.written = 0;
+        }
+        __syncthreads();
+        for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) {
+            const u32 d = load_system(table.keys + slot);
+            const u32 place = warp_place(&shared.written, __ballot_sync(FULL_WARP, d != NO_LABEL));
+            if (d != NO_LABEL) write_arc(shared.begin + place, d, load_system(table.sums + slot));
+        }
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ void team_join() const;
+
+    // Write the rows of the largest: a warp takes 32 slots of one table.
+    __device__ __forceinline__ void team_write_bigs() const {
+        const u64 bigs = arguments.counters->bigs;
+        const u64 slots = bigs & ((1ull << BIG_SLOT_BITS) - 1);
+        const u32 dense = arguments.counters->dense,
+                  count = static_cast<u32>(bigs >> BIG_SLOT_BITS);
+        for (u64 first = team.warp() * WARP; first < slots; first += team.warps() * WARP) {
+            u32 low = 0,
+                high = count - 1;  // the last table that begins at the first slot or before
+            while (low < high) {
+                const u32 middle = (low + high + 1) / 2;
+                if (arguments.bigs[middle].begin <= first)
+                    low = middle;
+                else
+                    high = middle - 1;
+            }
+            const Big big = arguments.bigs[low];
+            const u64 slot = first + lane_id();
+            const Sum weight = arguments.big_sums[slot];
+            u64 *end = reinterpret_cast<u64 *>(arguments.above_ends + big.community);
+            const u64 place = warp_place(end, __ballot_sync(FULL_WARP, weight != 0));
+            if (weight == 0) continue;
+            const u32 key = arguments.big_keys[slot];
+            const u32 d =
+                key == NO_LABEL ? arguments.sparse[static_cast<u32>(slot - big.begin)] : key;
+            write_arc(place, d, weight);
+        }
+    }
+    __device__ __forceinline__ void team_end() const {
+        const u64 bigs = arguments.counters->bigs >> BIG_SLOT_BITS;
+        team_each_lane(bigs, [&](u32 number, bool is_there) {
+            u64 length = 0;
+            if (is_there) {
+                const u64 c = arguments.bigs[number].community;
+                length = static_cast<u64>(arguments.above_ends[c] - arguments.above_begins[c]);
+            }
+            warp_note_length(length);
+        });
+    }
+
+    __device__ __forceinline__ void run(u32 phase) const {
+        switch (phase) {
+            case GROUP_CLEAR:
+                team_each(arguments.count, [&](u32 id) { arguments.number[id] = 0; });
+                break;
+            case GROUP_MARK:
+                team_mark();
+                break;
+            case GROUP_COUNT:
+                block_count();
+                break;
+            case GROUP_NUMBER:
+                block_number();
+                break;
+            case JOIN_CLEAR:
+                team_clear();
+                break;
+            case JOIN_COUNT:
+                team_count_members();
+                break;
+            case JOIN_LAYOUT:
+                team_lay_out();
+                break;
+            case JOIN_PLACES:
+                team_place_bigs();
+                break;
+            case JOIN_MEMBERS:
+                team_list_members();
+                break;
+            case JOIN_ROWS:
+                team_join();
+                break;
+            case JOIN_BIGS:
+                team_write_bigs();
+                break;
+            case JOIN_END:
+                team_end();
+                break;
+        }
+    }
+};
+
+// The visitor of all rows that adds the arcs of the largest communities to their tables. Sums that many arcs are
+// added to are collected in shared memory: a place of `kept` belongs to the first slot that asks for it.
+struct AddBigs {
+    const Aggregation &level;
+    bool enters;
+    u32 dense;
+    SumTable kept;
+
+    __device__ __forceinline__ void add(u64 slot, Sum weight) const {
+        const u32 place = static_cast<u32>(slot) & kept.mask;
+        if (slot < NO_LABEL) {
+            u32 there = load_system(kept.keys + place);
+            if (there == NO_LABEL)
+                there = atomicCAS(kept.keys + place, NO_LABEL, static_cast<u32>(slot));
+            if (there == NO_LABEL || there == static_cast<u32>(slot)) {
+                atomicAdd(kept.sums + place, weight);
+                return;
+            }
+        }
+        atomicAdd(level.arguments.big_sums + slot, weight);
+    }
+
+    template <u32 ARCS>
+    __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
+                                               const bool (&there)[ARCS]) const {
+        const Arguments &arguments = level.arguments;
+        const Id *targets = enters ? arguments.in_targets : arguments.targets;
+        const Sum *weights = enters ? arguments.in_weights : arguments.weights;
+        u32 from[ARCS], to[ARCS];
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            from[i] = to[i] = 0;
+            if (there[i]) {
+                from[i] = arguments.map[rows[i]];
+                to[i] = arguments.map[targets[arcs[i]]];
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            if (from[i] == to[i]) continue;
+            const Sum weight = weights ? weights[arcs[i]] : Sum(1);
+            if (!weight) continue;
+            const Big big = arguments.bigs[arguments.member_ends[from[i]]];
+            if (big.slots >= dense) {
+                add(big.begin + arguments.dense[to[i]], weight);
+            } else {
+                const SumTable table{arguments.big_keys + big.begin, arguments.big_sums + big.begin,
+                                     static_cast<u32>(big.slots - 1)};
+                table.add(to[i], weight);
+            }
+        }
+    }
+};
+
+__device__ __forceinline__ void Aggregation::team_join() const {
+    for (;;) {  // blocks claim them one by one
+        if (threadIdx.x == 0)
+            shared.claimed = static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
+        __syncthreads();
+        const u32 place = shared.claimed;
+        __syncthreads();
+        if (place >= arguments.counters->blocks) break;
+        block_join(arguments.block_list[place]);
+    }
+    Sum *sums = reinterpret_cast<Sum *>(bytes) + warp_id() * WARP_SLOTS;
+    u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) + arguments.block_slots);
+    const SumTable table{keys + warp_id() * WARP_SLOTS, sums, 0};
+    const u32 dense = arguments.counters->dense;
+    team_each_lane(dense, [&](u32 place, bool is_there) {
+        const u32 c = is_there ? arguments.sparse[place] : 0;
+        const u64 arcs = is_there ? arguments.room[c] : 0;
+        warp_join_tiny(table, c, is_there && arcs <= LIST_ARCS);
+        u32 larger = __ballot_sync(FULL_WARP, arcs > LIST_ARCS && arcs <= WARP_ARCS);
+        while (larger) {
+            const u32 lane = __ffs(static_cast<int>(larger)) - 1;
+            larger &= larger - 1;
+            __syncwarp();
+            warp_join(table, __shfl_sync(FULL_WARP, c, lane), __shfl_sync(FULL_WARP, arcs, lane));
+        }
+    });
+    if (arguments.counters->bigs == 0) return;
+    const SumTable kept{keys, reinterpret_cast<Sum *>(bytes), arguments.block_slots - 1};
+    __syncthreads();
+    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) kept.clear(place);
+    __syncthreads();
+    const auto is_big = [&](u32 v) { return is_long(arguments.room[arguments.map[v]]); };
+    team_visit_arcs(false, AddBigs{*this, false, dense, kept}, is_big);
+    if (ONE_WAY && arguments.in_begins)
+        team_visit_arcs(true, AddBigs{*this, true, dense, kept}, is_big);
+    __syncthreads();
+    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) {
+        const u32 slot = load_system(kept.keys + place);
+        if (slot != NO_LABEL) atomicAdd(arguments.big_sums + slot, load_system(kept.sums + place));
+    }
+}
+
+__device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u32 phase,
+                                                   const Sums &sums, u64 *state) {
+    const LevelCounters &counters = *arguments.counters;
+    switch (phase) {
+        case GROUP_COUNT:
+            state[FOUND] = sums.counts[NAMES];
+            return arguments.counts_only || state[FOUND] == arguments.count ? STOP : GROUP_NUMBER;
+        case GROUP_NUMBER:
+            return STOP;
+        case JOIN_LAYOUT:
+            state[ARCS] = sums.counts[BOUND];
+            return JOIN_PLACES;
+        case JOIN_PLACES: {
+            const u64 bigs = load_relaxed(&counters.bigs);
+            state[SLOTS] = bigs & ((1ull << BIG_SLOT_BITS) - 1);
+            state[BIGS] = bigs >> BIG_SLOT_BITS;
+            return STOP;
+        }
+        case JOIN_END:
+            state[ARCS] = load_relaxed(&counters.arcs);
+            state[LONGEST] = load_relaxed(&counters.longest);
+            state[LONG_ROWS] = load_relaxed(&counters.hubs);
+            return STOP;
+    }
+    return phase + 1;
+}

@@ -1,0 +1,384 @@
+// Louvain and Leiden on one device: what the steps of levels_cuda.py have in common. CPU counterpart: cpu.py, which
+// has the invariants. One kernel has all steps, in phases; the host runs them level by level, and writes the
+// arrays of a level into the arguments.
+//
+// A level has vertices by *position*, which is the vertex itself in all levels but the first, whose rows are in
+// device order. Communities and parts are named by vertices of the level, not by positions: hashes and ties are
+// those of the CPU. Sums of weights are integers, and scores are rounded as on the CPU, so the order of threads
+// changes nothing.
+//
+// moves.cuh moves vertices and refines communities, aggregation.cuh makes the next level, renaming.cuh takes
+// communities from level to level.
+#pragma once
+
+#include "runtime/cuda/include/hashing.cuh"
+#include "runtime/cuda/include/schedule.cuh"
+
+constexpr u32 BATCH = 4;                   // items that a thread loads before it looks at the first
+constexpr u32 TINY_ARCS = 8;               // of rows that a thread visits
+constexpr u32 LIST_ARCS = 16;              // of communities that a thread joins
+constexpr u32 WARP_SLOTS = 512;            // of a warp's table
+constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
+constexpr u32 LEAST_SLOTS = WARP;
+constexpr u32 MOST_CLASSES = 1024;
+constexpr u32 KINDS = 4;
+constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
+constexpr u32 MOST_HUBS = WARP;  // that have tables at a time
+constexpr u32 NO_LABEL = 0xffffffffu;
+constexpr u32 NO_CLASS = 0xffffffffu;
+
+enum LevelPhase : u32 {
+    FIRST_LEVEL,  // lengths of rows
+    FIRST_ARCS,   // masses of vertices
+    BEGIN_ALONE,  // each vertex is a community
+    MOVE_BEGIN,   // moves.cuh
+    MOVE_COUNT,   // count active vertices by class and kind of row
+    MOVE_LIST,    // list them
+    MOVE_DECIDE,  // vertices of a class choose, and neighbours of those that moved before become active
+    MOVE_SCAN,     // hubs choose
+    MOVE_TAKE,     // vertices move
+    GROUP_CLEAR,   // aggregation.cuh
+    GROUP_MARK,    // find the names that occur
+    GROUP_COUNT,   // count them
+    GROUP_NUMBER,  // number them
+    JOIN_CLEAR,    // masses of new vertices
+    JOIN_COUNT,    // count members and their arcs
+    JOIN_LAYOUT,   // choose places for members
+    JOIN_PLACES,   // choose places for the rows and tables of the largest
+    JOIN_MEMBERS,  // list members
+    JOIN_ROWS,     // sum up arcs
+    JOIN_BIGS,     // write the rows of the largest
+    JOIN_END,      // find the longest row
+    RENAME_CLEAR,  // renaming.cuh
+    RENAME_LIFT,   // new vertices get the communities of their members
+    RENAME_FIRST,  // find the smallest vertex of each community
+    RENAME_WRITE,  // name communities by it
+    SPLIT_BEGIN,   // each vertex of the first level is a tree
+    SPLIT_JOIN,    // join the ends of arcs within communities
+    SPLIT_NAME     // name connected parts by roots
+};
+
+// Words of control->state.
+enum LevelState : u32 {
+    SEED,
+    ROUNDS,
+    ENOUGH,
+    REFINES,
+    ROUND,
+    START,
+    MOVED,
+    CLASS,
+    PREVIOUS,
+    HUB,        // hubs of the class that have chosen
+    FOUND,      // result: names that occur, or the sum of masses
+    ARCS,       // result: arcs of the next level, or room for them
+    LONGEST,    // result: arcs of the longest row
+    LONG_ROWS,  // result: rows that need tables of hubs
+    SLOTS,      // result: of tables of the largest communities
+    BIGS,       // result: communities that have such tables
+    THIS,       // first places in `order` of the kinds of rows of the class, and the end
+    BEFORE = THIS + KINDS + 1  // the same of the class before
+};
+
+enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND };
+
+// Kinds of rows, the longest first.
+enum RowKind : u32 { ROW_HUB, ROW_BLOCK, ROW_WARP, ROW_TINY };
+
+using Sum = WeightSum;  // of all weights, too
+
+struct LevelCounters {
+    u64 long_rows;
+    u64 in_long_rows;
+    u64 bigs;  // count << BIG_SLOT_BITS | slots
+    u64 arcs;
+    u64 longest;
+    u32 hubs;
+    u32 members;
+    u32 dense;
+    u32 blocks;
+    u32 done[MOST_HUBS];     // pieces of the table of a hub
+    u32 bins[2][MOST_BINS];  // listed vertices, by parity of the round
+    u32 ends[MOST_BINS];     // of bins in `order`
+};
+constexpr u32 BIG_SLOT_BITS = 40;
+
+// What a block found in a piece of a hub's table.
+struct HubPart {
+    double score;
+    u64 extra;
+    u32 label;
+    u32 padding;
+};
+
+// A community with a table in global memory: by dense number if it has a slot for each, else a hash table.
+struct Big {
+    u64 begin;
+    u64 slots;
+    u64 community;
+};
+
+struct Arguments {
+    Stage stage;
+    const i64 *begins;  // rows by position
+    const i64 *ends;
+    const Id *targets;     // positions
+    const Sum *weights;    // or null: 1 each
+    const i64 *in_begins;  // in-arcs, which count as well; or null
+    const i64 *in_ends;
+    const Id *in_targets;
+    const Sum *in_weights;
+    const Id *vertices;  // by position; null: the same
+    Sum *mass;           // by position
+    Sum *in_mass;        // or null: there is one mass
+    Sum *total;          // by community
+    Sum *in_total;
+    Sum *part_total;  // by part
+    Sum *in_part_total;
+    Sum *other_total;  // in another level
+    Sum *in_other_total;
+    u32 *label;   // by position
+    u32 *other;   // by position of another level
+    u32 *part;    // by position
+    u8 *grown;    // by part
+    u32 *chosen;  // by place in `order`; NO_LABEL: it stays
+    u32 *order;   // positions
+    u8 *active;   // by position
+    u32 *firsts;  // by block and bin: first place of the block's vertices
+    u32 *hub_keys;
+    Sum *hub_sums;
+    HubPart *hub_parts;
+    Schedule::Row *long_rows;
+    Schedule::Row *in_long_rows;
+    LevelCounters *counters;
+    const u32 *group;  // by position: the names that the next level's vertices are made of
+    const Sum *group_total;
+    const Sum *in_group_total;
+    u32 *number;  // by name: the vertex of the next level
+    u32 *old;     // by vertex of the next level: its name
+    u32 *map;     // by position: the vertex of the next level
+    u32 *members;
+    u32 *member_counts;
+    u32 *member_ends;  // of the largest: its index among them
+    u64 *room;         // arcs of members
+    u32 *dense;        // by vertex of the next level: a number among those with arcs
+    u32 *sparse;       // the inverse
+    u32 *block_list;
+    Big *bigs;
+    u32 *big_keys;
+    Sum *big_sums;
+    Sum *above_mass;
+    Sum *in_above_mass;
+    i64 *above_begins;
+    i64 *above_ends;
+    Id *above_targets;
+    Sum *above_weights;
+    u32 *smallest;  // by community
+    u64 hub_slots;  // of each table
+    double factor;
+    u32 count;        // vertices of the level
+    u32 above_count;  // of the next level
+    u32 names;        // communities are below it
+    u32 hubs;         // tables
+    u32 classes;      // a power of two
+    u32 block_slots;
+    u32 loops;    // times that arcs from a vertex to itself count
+    u32 is_unit;  // masses are 1
+    u32 lifts;    // communities go to the next level, not down from it
+    u32 counts_only;
+};
+
+struct SumTable {
+    u32 *keys;
+    Sum *sums;
+    u32 mask;
+
+    __device__ __forceinline__ void clear(u32 slot) const {
+        store_system(keys + slot, NO_LABEL);
+        store_system(sums + slot, Sum(0));
+    }
+    // Add to the sum of a key; return true if it is the first.
+    __device__ __forceinline__ bool add(u32 key, Sum weight) const {
+        for (u32 slot = static_cast<u32>(key * 0x9e3779b1u >> 7) & mask;;
+             slot = (slot + 1) & mask) {
+            const u32 there = atomicCAS(keys + slot, NO_LABEL, key);
+            if (there == NO_LABEL || there == key) {
+                atomicAdd(sums + slot, weight);
+                return there == NO_LABEL;
+            }
+        }
+    }
+};
+
+// Return the number of slots of a table for a row: a power of two, at most half of which are taken.
+__device__ __forceinline__ u32 slots_for(u64 arcs) {
+    u32 slots = LEAST_SLOTS;
+    while (slots < 2 * arcs) slots *= 2;
+    return slots;
+}
+
+// The arcs of a vertex: in-arcs are numbered behind out-arcs.
+struct Row {
+    i64 begin;
+    i64 in_begin;
+    u64 leaving;
+    u64 arcs;
+};
+
+struct Level {
+    const Arguments &arguments;
+    const Team &team;
+    StepBlock &block;
+
+    __device__ __forceinline__ u32 id_of(u32 v) const {
+        return arguments.vertices ? static_cast<u32>(arguments.vertices[v]) : v;
+    }
+    __device__ __forceinline__ Row row_of(u32 v) const {
+        Row row{arguments.begins[v], 0, 0, 0};
+        row.leaving = row.arcs = static_cast<u64>(arguments.ends[v] - row.begin);
+        if (ONE_WAY && arguments.in_begins) {
+            row.in_begin = arguments.in_begins[v];
+            row.arcs += static_cast<u64>(arguments.in_ends[v] - row.in_begin);
+        }
+        return row;
+    }
+    // Position and weight of an arc of a vertex.
+    __device__ __forceinline__ u32 thread_arc(const Row &row, u64 number, Sum &weight) const {
+        const bool leaves = !ONE_WAY || number < row.leaving;
+        const i64 arc = leaves ? row.begin + static_cast<i64>(number)
+                               : row.in_begin + static_cast<i64>(number - row.leaving);
+        const Sum *weights = leaves ? arguments.weights : arguments.in_weights;
+        weight = weights ? weights[arc] : Sum(1);
+        return static_cast<u32>((leaves ? arguments.targets : arguments.in_targets)[arc]);
+    }
+    __device__ __forceinline__ u32 class_of(u32 id, u64 start) const {
+        return static_cast<u32>(thread_mix(start ^ id)) & (arguments.classes - 1);
+    }
+    __device__ __forceinline__ bool is_long(u64 arcs) const {
+        return 2 * arcs > arguments.block_slots;
+    }
+
+    // Call visit(i) for all i below `count`; threads come one by one.
+    template <class Visit>
+    __device__ __forceinline__ void team_each(u64 count, Visit visit) const {
+        for (u64 i = team.thread(); i < count; i += team.threads()) visit(static_cast<u32>(i));
+    }
+    // The same; all lanes of a warp come, with false past the end.
+    template <class Visit>
+    __device__ __forceinline__ void team_each_lane(u64 count, Visit visit) const {
+        for (u64 base = team.warp() * WARP; base < count; base += team.warps() * WARP)
+            visit(static_cast<u32>(base) + lane_id(), base + lane_id() < count);
+    }
+    // The same of the block's range; returns its begin.
+    __device__ __forceinline__ u64 block_begin(u64 count) const {
+        const u64 each = (count + team.blocks - 1) / team.blocks;
+        return min(count, team.block * each);
+    }
+    __device__ __forceinline__ u64 block_end(u64 count) const {
+        const u64 each = (count + team.blocks - 1) / team.blocks;
+        return min(count, (team.block + 1) * each);
+    }
+
+    // Note the length of a row of the level; lengths of 0 are for lanes without one.
+    __device__ __forceinline__ void warp_note_length(u64 arcs) const {
+        u64 longest = arcs;
+        for (u32 step = WARP / 2; step > 0; step /= 2)
+            longest = max(longest, __shfl_xor_sync(FULL_WARP, longest, step));
+        const u32 votes = __ballot_sync(FULL_WARP, is_long(arcs));
+        if (lane_id() != 0) return;
+        if (longest > load_relaxed(&arguments.counters->longest))
+            atomicMax(&arguments.counters->longest, longest);
+        if (votes) atomicAdd(&arguments.counters->hubs, static_cast<u32>(__popc(votes)));
+    }
+
+    // Bring the rows of the level that count to the visitor of schedule_rows.cuh.
+    template <class Visit, class Counts>
+    __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit, Counts counts) const {
+        LevelCounters &counters = *arguments.counters;
+        const Schedule schedule{enters ? arguments.in_long_rows : arguments.long_rows,
+                                enters ? &counters.in_long_rows : &counters.long_rows};
+        const i64 *begins = enters ? arguments.in_begins : arguments.begins;
+        const i64 *ends = enters ? arguments.in_ends : arguments.ends;
+        team_each_lane(arguments.count, [&](u32 v, bool is_there) {
+            is_there = is_there && counts(v);
+            schedule.warp_bring(is_there ? begins[v] : 0, is_there ? ends[v] : 0, v, visit);
+        });
+        schedule.team_finish(team, block, true, visit);
+    }
+    template <class Visit>
+    __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit) const {
+        team_visit_arcs(enters, visit, [](u32) { return true; });
+    }
+    __device__ __forceinline__ void thread_forget_long_rows() const {
+        arguments.counters->long_rows = arguments.counters->in_long_rows = 0;
+    }
+
+    // Lengths of rows, and masses as far as these say.
+    __device__ __forceinline__ void team_first_level() const {
+        const bool counts = !arguments.weights;
+        u64 added = 0;
+        team_each_lane(arguments.count, [&](u32 v, bool is_there) {
+            const Row row = is_there ? row_of(v) : Row{0, 0, 0, 0};
+            warp_note_length(row.arcs);
+            if (!is_there) return;
+            const Sum mass = arguments.is_unit ? 1 : counts ? static_cast<Sum>(row.leaving) : 0;
+            const Sum in_mass = arguments.is_unit ? 1
+                                : counts          ? static_cast<Sum>(row.arcs - row.leaving)
+                                                  : 0;
+            arguments.mass[v] = mass;
+            if (ONE_WAY) arguments.in_mass[v] = in_mass;
+            added += mass;
+        });
+        __syncwarp();
+        warp_count(block, NAMES, added);
+        if (team.thread() == 0) thread_forget_long_rows();
+    }
+    __device__ __forceinline__ void team_first_arcs() const;
+    __device__ __forceinline__ void team_begin_alone() const {
+        team_each(arguments.count, [&](u32 v) {
+            const u32 id = id_of(v);
+            arguments.label[v] = id;
+            arguments.total[id] = arguments.mass[v];
+            if (ONE_WAY) arguments.in_total[id] = arguments.in_mass[v];
+        });
+    }
+};
+
+// The visitor of all rows that adds to the masses of vertices what lengths of rows do not say.
+struct AddMasses {
+    const Level &level;
+    bool enters;
+
+    template <u32 ARCS>
+    __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
+                                               const bool (&there)[ARCS]) const {
+        const Arguments &arguments = level.arguments;
+        const Id *targets = enters ? arguments.in_targets : arguments.targets;
+        const Sum *weights = enters ? arguments.in_weights : arguments.weights;
+        Sum *masses = enters ? arguments.in_mass : arguments.mass;
+        const Sum loops = enters ? 1 : arguments.loops;
+        u64 added = 0;
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            Sum mass = 0;
+            if (there[i]) {
+                const bool is_loop = static_cast<u32>(targets[arcs[i]]) == rows[i];
+                mass =
+                    weights ? (is_loop ? loops : 1) * weights[arcs[i]] : (is_loop ? loops - 1 : 0);
+            }
+            added += mass;
+            const u32 row = __shfl_sync(FULL_WARP, rows[i], 0);
+            if (__all_sync(FULL_WARP, rows[i] == row || !there[i])) {
+                mass = warp_sum(mass);
+                if (lane_id() != 0) mass = 0;
+            }
+            if (mass) atomicAdd(masses + rows[i], mass);
+        }
+        if (!enters) warp_count(level.block, NAMES, added);
+    }
+};
+
+__device__ __forceinline__ void Level::team_first_arcs() const {
+    team_visit_arcs(false, AddMasses{*this, false});
+    if (ONE_WAY) team_visit_arcs(true, AddMasses{*this, true});
+}

@@ -1,0 +1,549 @@
+"""Louvain's and Leiden's steps on one GPU: arguments and results of levels.cuh.
+
+A superstep takes as long as a core needs for hundreds of vertices, and small levels have thousands of
+supersteps a round. So cores take over small levels, with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.algorithms.communities.cpu import MOST_CLASSES, Rows
+from godwit.algorithms.communities.cuda_summary import require_short_labels
+from godwit.algorithms.communities.levels import (
+    LAST_MOVES,
+    MOST_ROUNDS,
+    SMALL_VERTICES,
+    Cores,
+    Level,
+    class_count,
+    first_word,
+)
+from godwit.arrays import ResultLocation
+from godwit.dtypes import Array, frozen
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.polling import RunPoll
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.results import deliver_items, deliver_vertices
+from godwit.supersteps.run import STAGE, StepPlan, state_words, step_source
+
+_POINTERS = (
+    "begins", "ends", "targets", "weights", "in_begins", "in_ends", "in_targets", "in_weights",
+    "vertices", "mass", "in_mass", "total", "in_total", "part_total", "in_part_total", "other_total",
+    "in_other_total", "label", "other", "part", "grown", "chosen", "order", "active", "firsts",
+    "hub_keys", "hub_sums", "hub_parts", "long_rows", "in_long_rows", "counters", "group",
+    "group_total", "in_group_total", "number", "old", "map", "members", "member_counts", "member_ends",
+    "room", "dense", "sparse", "block_list", "bigs", "big_keys", "big_sums", "above_mass",
+    "in_above_mass", "above_begins", "above_ends", "above_targets", "above_weights", "smallest",
+    "hub_slots",
+)  # fmt: skip
+_NUMBERS = (
+    "count", "above_count", "names", "hubs", "classes", "block_slots", "loops", "is_unit", "lifts",
+    "counts_only",
+)  # fmt: skip
+ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        *((name, np.uint64) for name in _POINTERS),
+        ("factor", np.float64),
+        *((name, np.uint32) for name in _NUMBERS),
+    ]
+)
+"""``Arguments`` of levels.cuh."""
+
+_THREADS = 512
+"""Of a block; two share a multiprocessor, so that it visits two rows of blocks at a time."""
+_WARP_SLOTS = 512
+_LEAST_SLOTS = 32
+_MOST_HUBS = 32
+_MOST_BINS = 4 * MOST_CLASSES
+_COUNTERS_BYTES = 5 * 8 + 4 * (4 + _MOST_HUBS + 3 * _MOST_BINS)
+_PART_BYTES = 24
+_BIG_BYTES = 24
+_LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
+_MOST_ARCS_OF_CORES = 1 << 22
+"""Limit of the arcs of a level that cores take over."""
+_MOST_HUB_BYTES = 1 << 28
+"""Upper limit of the tables of hubs, unless one alone is larger."""
+
+
+class Phase(IntEnum):
+    """``LevelPhase`` of the kernel."""
+
+    (
+        FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_SCAN,
+        MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
+        JOIN_COUNT, JOIN_LAYOUT, JOIN_PLACES, JOIN_MEMBERS, JOIN_ROWS, JOIN_BIGS, JOIN_END,
+        RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_JOIN, SPLIT_NAME,
+    ) = range(28)  # fmt: skip
+
+
+class Word(IntEnum):
+    """Words of ``control->state``: ``LevelState`` of the kernel."""
+
+    (
+        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, HUB, FOUND, ARCS, LONGEST,
+        LONG_ROWS, SLOTS, BIGS, THIS,
+    ) = range(17)  # fmt: skip
+
+
+class Count(IntEnum):
+    """Indices of the counts of a block: ``LevelCount`` of the kernel."""
+
+    VISITED, MOVES, NAMES, BOUND = range(4)
+
+
+def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
+    """Return the source of the kernel.
+
+    :param id_dtype: of positions
+    :param wide: sums of weights have 64 bits
+    :param one_way: arcs count in both directions, and there are two masses
+    """
+    text = step_source(
+        "algorithms/communities/renaming.cuh",
+        ARGUMENTS,
+        types={"Id": c_type(np.dtype(id_dtype)), "WeightSum": "u64" if wide else "u32"},
+        work="grid_levels",
+        enums=(Phase, Word, Count),
+    )
+    return f"""constexpr bool ONE_WAY = {str(one_way).lower()};
+{text}
+static_assert(WARP_SLOTS == {_WARP_SLOTS} && LEAST_SLOTS == {_LEAST_SLOTS});
+static_assert(MOST_HUBS == {_MOST_HUBS} && MOST_BINS == {_MOST_BINS});
+static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES});
+static_assert(sizeof(HubPart) == {_PART_BYTES} && sizeof(Big) == {_BIG_BYTES});
+"""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What scores are made of, beside the arcs.
+
+    :param factor_of: returns the factor of the product of masses (cpu.py), given the sum of all masses
+    :param weighted: by weights, which are int64
+    :param one_way: rows are not symmetric
+    :param is_unit: masses are 1
+    """
+
+    factor_of: Callable[[int], float]
+    weighted: bool
+    one_way: bool
+    is_unit: bool
+
+
+@dataclass
+class GpuLevel:
+    """A level on the GPU.
+
+    :param members: of ``Arguments``, by name: where its rows and masses are
+    :param number: 0 for the first level
+    :param vertex_count: number of vertices
+    :param longest: arcs of its longest row
+    :param long_rows: number of rows longer than a block's table takes
+    :param arcs: number of arcs in its rows
+    :param bound: as of :class:`godwit.algorithms.communities.levels.Level`
+    """
+
+    members: dict[str, int]
+    number: int
+    vertex_count: int
+    longest: int
+    long_rows: int
+    arcs: int
+    bound: int
+
+
+_SHARED = (
+    "total", "in_total", "part_total", "in_part_total", "other_total", "in_other_total", "label", "other",
+    "part", "grown", "chosen", "order", "active", "firsts", "hub_keys", "hub_sums", "hub_parts",
+    "long_rows", "in_long_rows", "counters", "members", "member_counts", "member_ends", "room", "dense",
+    "sparse", "block_list", "bigs", "big_keys", "big_sums",
+)  # fmt: skip
+_OF_LEVELS = ("begins", "ends", "targets", "weights", "mass", "in_mass", "map")
+
+
+class _LevelArrays:
+    """Arrays of all levels, and of each, kept on the device between queries."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self._placement = placement
+        self.shared = {name: DeviceArray(placement) for name in _SHARED}
+        self._levels: list[dict[str, DeviceArray]] = []
+
+    def of(self, number: int) -> dict[str, DeviceArray]:
+        """Return the arrays of a level."""
+        while len(self._levels) <= number:
+            self._levels.append({name: DeviceArray(self._placement) for name in _OF_LEVELS})
+        return self._levels[number]
+
+
+class _LevelPlan(StepPlan[StepPlacement]):
+    """The kernel in a placement on one device; the queries write what lies in levels into its arguments."""
+
+    def __init__(
+        self, placement: StepPlacement, wide: bool, one_way: bool, gpu: GpuOptions
+    ) -> None:
+        text = source(placement.id_dtype, wide=wide, one_way=one_way)
+        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu, threads=_THREADS)
+        self.arrays = placement.kept(_LevelArrays)
+        self.sum_bytes = 8 if wide else 4
+        self.block_slots = _WARP_SLOTS * (self._threads // 32)
+        self.shared_bytes = max(self.block_slots * (4 + self.sum_bytes), 4 * _MOST_BINS)
+        (part,) = placement.parts
+        self.part = part
+        self.blocks = self.blocks_with(part.device, self.shared_bytes)
+        self.lay_out()
+
+
+class GpuSteps:
+    """Steps of the methods (levels.py) on a GPU that is held; those of small levels on the CPU's cores.
+
+    Invariant: the communities of the latest level are where its rows are.
+
+    :param seed: any integer
+    :ivar visits: number of visits of vertices that looked for a better community
+    :ivar rounds: number of rounds of these
+    :ivar seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
+    """
+
+    def __init__(
+        self, placement: StepPlacement, scores: Scores, loops: int, seed: int, gpu: GpuOptions,
+        poll: RunPoll | None,
+    ) -> None:  # fmt: skip
+        require_short_labels(placement)
+        self._placement = placement
+        self._ids = placement.graph.id_dtype
+        self._scores = scores
+        self._word = seed % 2**64
+        self._poll = poll
+        self._cores: Cores | None = None
+        self.visits = self.rounds = 0
+        self.seconds = {"kernel": 0.0}
+        begin = perf_counter()
+        directions = 2 if scores.one_way else 1
+        wide = scores.weighted or 2 * directions * placement.graph.arc_count >= 1 << 32
+        text = source(placement.id_dtype, wide=wide, one_way=scores.one_way)
+        compile_meanwhile(placement.indexes[0], text)
+        (out_rows,) = placement.rows("out", scores.weighted)
+        (in_rows,) = placement.rows("in", scores.weighted) if scores.one_way else (None,)
+        (vertices,) = placement.vertices()
+        self.seconds["rows"] = perf_counter() - begin
+        key = ("levels", gpu, wide, scores.one_way)
+        self._plan = placement.plan(key, lambda: _LevelPlan(placement, wide, scores.one_way, gpu))
+        self.seconds["compile"] = perf_counter() - begin - self.seconds["rows"]
+        self._arguments = self._plan.arguments[0]
+        n, blocks = placement.capacity, self._plan.blocks
+        in_arcs = 0 if in_rows is None else in_rows.arcs
+        arcs = out_rows.arcs + in_arcs
+        sum_bytes = self._plan.sum_bytes
+        masses = {"mass": sum_bytes * n, "in_mass": sum_bytes * n * scores.one_way}
+        self._reserve_shared(
+            **dict.fromkeys(("label", "other", "part", "chosen", "order"), 4 * n),
+            **dict.fromkeys(("members", "member_counts", "member_ends"), 4 * n),
+            **dict.fromkeys(("dense", "sparse", "block_list"), 4 * n),
+            **dict.fromkeys(("total", "part_total", "other_total"), sum_bytes * n),
+            **{f"in_{name}": masses["in_mass"] for name in ("total", "part_total", "other_total")},
+            active=n,
+            grown=n,
+            room=8 * n,
+            firsts=4 * _MOST_BINS * blocks,
+            long_rows=_LONG_ROW_BYTES * (arcs // (_LONG_ROW_ARCS + 1)),
+            in_long_rows=_LONG_ROW_BYTES * (in_arcs // (_LONG_ROW_ARCS + 1)),
+            counters=_COUNTERS_BYTES,
+        )  # fmt: skip
+        level = self._plan.arrays.of(0)
+        self._reserve(level, map=4 * n, **masses)
+        members = {
+            "begins": out_rows.offsets.pointer, "ends": out_rows.offsets.pointer + 8,
+            "targets": out_rows.targets.pointer,
+            "weights": 0 if out_rows.weights is None else out_rows.weights.pointer,
+            **dict.fromkeys(("in_begins", "in_ends", "in_targets", "in_weights"), 0),
+            "vertices": vertices.pointer, "mass": self._pointer(level["mass"]), "in_mass": 0,
+        }  # fmt: skip
+        if in_rows is not None:
+            members |= {
+                "in_begins": in_rows.offsets.pointer, "in_ends": in_rows.offsets.pointer + 8,
+                "in_targets": in_rows.targets.pointer,
+                "in_weights": 0 if in_rows.weights is None else in_rows.weights.pointer,
+                "in_mass": self._pointer(level["in_mass"]),
+            }  # fmt: skip
+        self.first = GpuLevel(members, 0, placement.vertex_count, 0, 0, arcs, arcs)
+        struct = self._arguments
+        struct["number"], struct["smallest"] = struct["chosen"], struct["chosen"]
+        struct["old"] = struct["order"]
+        struct["block_slots"], struct["loops"] = self._plan.block_slots, loops
+        struct["is_unit"] = scores.is_unit
+        self._plan.arrays.shared["counters"][self._plan.part].fill_bytes(0)
+        self._enter(self.first)
+        state = self._run(Phase.FIRST_LEVEL)
+        struct["factor"] = scores.factor_of(int(state[Word.FOUND]))
+        self._measure(self.first, state)
+
+    def _pointer(self, array: DeviceArray) -> int:
+        return array[self._plan.part].pointer
+
+    def _reserve(self, arrays: dict[str, DeviceArray], **sizes: int) -> None:
+        """Give arrays at least some bytes."""
+        needs = [(arrays[name], [max(8, nbytes)]) for name, nbytes in sizes.items()]
+        self._placement.reserve(*needs)
+
+    def _reserve_shared(self, **sizes: int) -> None:
+        """Give arrays of all levels at least some bytes, and point to them."""
+        self._reserve(self._plan.arrays.shared, **sizes)
+        for name in sizes:
+            self._arguments[name] = self._pointer(self._plan.arrays.shared[name])
+
+    def _run(self, phase: Phase, state: Any = ()) -> Array:
+        """Run phases from one on; return the state at the end."""
+        poll = self._poll
+        if poll is not None:
+            poll.before = self.visits
+        self.seconds["kernel"] += self._plan.run(state_words(state), phase=phase, poll=poll)
+        control = self._plan.controls()[0]
+        self.visits += int(control["run_counts"][Count.VISITED])
+        words: Array = control["state"].copy()
+        return words
+
+    def _enter(self, level: GpuLevel) -> None:
+        """Point to the rows of a level, and reserve tables for its hubs."""
+        struct = self._arguments
+        for name, pointer in level.members.items():
+            struct[name] = pointer
+        struct["count"] = level.vertex_count
+        struct["map"] = self._pointer(self._plan.arrays.of(level.number)["map"])
+        struct["classes"] = class_count(level.vertex_count, level.bound, MOST_CLASSES)
+        slots = _LEAST_SLOTS
+        while slots < 2 * level.longest:
+            slots *= 2
+        slot_bytes = 4 + self._plan.sum_bytes
+        hubs = min(level.long_rows, _MOST_HUBS, max(1, _MOST_HUB_BYTES // (slots * slot_bytes)))
+        struct["hubs"], struct["hub_slots"] = hubs, slots
+        self._reserve_shared(
+            hub_keys=4 * hubs * slots,
+            hub_sums=self._plan.sum_bytes * hubs * slots,
+            hub_parts=_PART_BYTES * hubs * (4 * slots // self._plan.block_slots + 1),
+        )
+
+    def _measure(self, level: GpuLevel, state: Array) -> None:
+        level.longest, level.long_rows = int(state[Word.LONGEST]), int(state[Word.LONG_ROWS])
+
+    def _moves(self, level: GpuLevel, rounds: int, *, refines: bool) -> None:
+        self._word = first_word(self._word)
+        enough = level.vertex_count // LAST_MOVES
+        state = self._run(Phase.MOVE_BEGIN, [self._word, rounds, enough, refines])
+        if not refines:
+            self.rounds += int(state[Word.ROUND])
+
+    @contextmanager
+    def _on_cores(self) -> Iterator[Cores]:
+        """Yield the cores' steps, with the seed, and take over what they have counted."""
+        cores = self._cores
+        assert cores is not None
+        cores.word, cores.visits, cores.rounds = self._word, self.visits, self.rounds
+        if self._poll is not None:
+            self._poll.before = 0
+        yield cores
+        self._word, self.visits, self.rounds = cores.word, cores.visits, cores.rounds
+
+    def begin_alone(self, level: GpuLevel | Level) -> None:
+        """Make each vertex of a level a community."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                cores.begin_alone(level)
+            return
+        self._enter(level)
+        self._run(Phase.BEGIN_ALONE)
+
+    def move(self, level: GpuLevel | Level) -> None:
+        """Move the vertices of a level to better communities."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                cores.move(level)
+            return
+        self._enter(level)
+        self._moves(level, MOST_ROUNDS, refines=False)
+
+    def refine(self, level: GpuLevel | Level) -> None:
+        """Divide the communities of a level into connected parts."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                cores.refine(level)
+            return
+        self._enter(level)
+        self._moves(level, 1, refines=True)
+
+    def count_communities(self, level: GpuLevel | Level) -> int:
+        """Return the number of communities of a level."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.count_communities(level)
+        return self._count(level, "", counts_only=True)
+
+    def _count(self, level: GpuLevel, prefix: str, *, counts_only: bool) -> int:
+        struct = self._arguments
+        self._enter(level)
+        struct["group"] = struct["part" if prefix else "label"]
+        struct["group_total"] = struct[f"{prefix}total"]
+        struct["in_group_total"] = struct[f"in_{prefix}total"]
+        struct["counts_only"] = counts_only
+        return int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
+
+    def aggregate(self, level: GpuLevel | Level, *, parts: bool = False) -> GpuLevel | Level | None:
+        """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.aggregate(level, parts=parts)
+        above = self._aggregated(level, parts=parts)
+        if above is None or above.vertex_count > SMALL_VERTICES or above.arcs > _MOST_ARCS_OF_CORES:
+            return above
+        taken = self._downloaded(above)
+        self._cores = Cores(taken, float(self._arguments["factor"]), 0, None, self._poll)
+        return taken
+
+    def _downloaded(self, level: GpuLevel) -> Level:
+        """Return a level on the host."""
+        n, ids = level.vertex_count, self._ids
+        arrays, part = self._plan.arrays.of(level.number), self._plan.part
+        sums = np.dtype(f"u{self._plan.sum_bytes}")
+        kinds = {
+            "begins": (np.dtype(np.int64), n), "ends": (np.dtype(np.int64), n),
+            "targets": (self._placement.id_dtype, level.arcs),
+            "weights": (sums, level.arcs),
+            "mass": (sums, n), "in_mass": (sums, n * self._scores.one_way),
+        }  # fmt: skip
+        of = {name: arrays[name][part].download(*kind) for name, kind in kinds.items()}
+        rows = Rows(
+            frozen(of["begins"]), frozen(of["ends"]), frozen(of["targets"], ids),
+            frozen(of["weights"], np.int64),
+        )  # fmt: skip
+        masses = frozen(of["mass"], np.int64), frozen(of["in_mass"], np.int64)
+        return Level(rows, masses, level.bound)
+
+    def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
+        count = self._count(level, "part_" if parts else "", counts_only=False)
+        if count == level.vertex_count:
+            return None
+        struct, arrays = self._arguments, self._plan.arrays.of(level.number + 1)
+        two, sum_bytes = self._scores.one_way, self._plan.sum_bytes
+        self._reserve(
+            arrays, begins=8 * count, ends=8 * count, mass=sum_bytes * count,
+            in_mass=sum_bytes * count * two,
+            map=4 * count,
+        )  # fmt: skip
+        members = {
+            name: self._pointer(arrays[name]) for name in ("begins", "ends", "mass", "in_mass")
+        }
+        if not two:
+            members["in_mass"] = 0
+        struct["above_count"] = count
+        struct["above_mass"], struct["in_above_mass"] = members["mass"], members["in_mass"]
+        struct["above_begins"], struct["above_ends"] = members["begins"], members["ends"]
+        bigs = level.arcs // max(1, self._plan.block_slots // 2) + 1
+        self._reserve_shared(bigs=_BIG_BYTES * min(count, bigs))
+        state = self._run(Phase.JOIN_CLEAR)
+        room, slots = int(state[Word.ARCS]), int(state[Word.SLOTS])
+        self._reserve(
+            arrays,
+            targets=self._placement.id_dtype.itemsize * room,
+            weights=self._plan.sum_bytes * room,
+        )
+        self._reserve_shared(big_keys=4 * slots, big_sums=self._plan.sum_bytes * slots)
+        members |= {name: self._pointer(arrays[name]) for name in ("targets", "weights")}
+        struct["above_targets"], struct["above_weights"] = members["targets"], members["weights"]
+        state = self._run(Phase.JOIN_MEMBERS)
+        none = ("in_begins", "in_ends", "in_targets", "in_weights", "vertices")
+        members |= dict.fromkeys(none, 0)
+        arcs = int(state[Word.ARCS])
+        above = GpuLevel(members, level.number + 1, count, 0, 0, arcs, room)
+        self._measure(above, state)
+        return above
+
+    def _rename(self, level: GpuLevel, above_count: int, *, lifts: bool) -> None:
+        struct = self._arguments
+        self._enter(level)
+        struct["above_count"], struct["lifts"] = above_count, lifts
+        struct["names"] = level.vertex_count if lifts else above_count
+        self._run(Phase.RENAME_CLEAR)
+        for one, other in (
+            ("label", "other"), ("total", "other_total"), ("in_total", "in_other_total"),
+        ):  # fmt: skip
+            struct[one], struct[other] = struct[other].copy(), struct[one].copy()
+
+    def lift(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
+        """Give the vertices of the next level the communities of their members."""
+        if isinstance(level, Level):
+            assert isinstance(above, Level)
+            with self._on_cores() as cores:
+                cores.lift(level, above)
+            return
+        self._rename(level, above.vertex_count, lifts=True)
+        if isinstance(above, Level):
+            with self._on_cores() as cores:
+                label = self._of("label")[self._plan.part].download(np.int32, above.vertex_count)
+                cores.label = label.astype(self._ids, copy=False)
+
+    def lower(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
+        """Give the vertices of a level the communities that those of the next level have."""
+        if isinstance(level, Level):
+            assert isinstance(above, Level)
+            with self._on_cores() as cores:
+                cores.lower(level, above)
+            return
+        if isinstance(above, Level):
+            with self._on_cores() as cores:
+                self._upload_communities(above, cores.label)
+        self._rename(level, above.vertex_count, lifts=False)
+
+    def _upload_communities(self, level: Level, label: Array) -> None:
+        """Take the communities of a level from the host."""
+        self._of("label")[self._plan.part].upload(label.astype(np.uint32))
+        totals = level.totals(label, level.vertex_count)
+        for name, total in zip(("total", "in_total"), totals, strict=True):
+            self._of(name)[self._plan.part].upload(total.astype(f"u{self._plan.sum_bytes}"))
+
+    def vertices_above(self, level: GpuLevel | Level) -> Array:
+        """Return, on the host, the vertex of the next level of each vertex of a level."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.vertices_above(level)
+        array = self._plan.arrays.of(level.number)["map"]
+        if level.number == 0:
+            found, seconds = deliver_vertices(
+                self._placement, array, np.int32, ResultLocation(), result_dtype=self._ids
+            )
+        else:
+            found, seconds = deliver_items(
+                self._plan.part,
+                self._pointer(array),
+                level.vertex_count,
+                np.int32,
+                ResultLocation(),
+            )
+        self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
+        result: Array = found.astype(self._ids, copy=False)
+        return result
+
+    def communities(self) -> DeviceArray:
+        """Return a vertex of the community of each vertex of the first level, by position, uint32.
+
+        Communities that are not connected are divided.
+        """
+        self._enter(self.first)
+        self._run(Phase.SPLIT_BEGIN)
+        return self._of("other")
+
+    def _of(self, name: str) -> DeviceArray:
+        """Return the array that a member of the arguments points to."""
+        arrays = self._plan.arrays.shared.values()
+        pointer = int(self._arguments[name])
+        return next(one for one in arrays if one and self._pointer(one) == pointer)

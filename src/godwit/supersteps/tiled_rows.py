@@ -61,7 +61,7 @@ _FEW_SLOTS = 1024  # among fewer, arcs meet
 _LEAST_LOG_BINS, _MOST_LOG_BINS = 6, 11
 LEAST_GAINING_ARCS = 1 << 22
 """Arcs of a device below which making tiles takes longer than they save in a query."""
-_LEAST_GAINING_DEGREE = 8
+_LEAST_GAINING_DEGREE = 4
 _LONGEST_ROW_TILES = 4
 _THREADS = 1024
 _STATIC_BYTES = 1 << 10

@@ -89,32 +89,62 @@ def on_cpu(graph: gw.Graph, times: int) -> dict[str, float]:
     return in_turns(calls, times)
 
 
+def of_placed(
+    graph: gw.Graph, devices: Any, times: int, measure: Callable[[gw.PlacedGraph], dict[str, float]]
+) -> dict[str, float]:
+    """Return the medians of what a function measures, after a first call that compiles."""
+    found: dict[str, list[float]] = {}
+    with gw.place(graph, devices) as placed:
+        measure(placed)
+        for _ in range(times):
+            for name, value in measure(placed).items():
+                found.setdefault(name, []).append(value)
+    return {name: median(values) for name, values in found.items()}
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """Return a result, and ms of the call and of its kernel, and supersteps."""
+    begin = perf_counter()
+    result = call()
+    call_s = perf_counter() - begin
+    statistics = result.statistics
+    return result, {
+        "call": 1e3 * call_s,
+        "kernel": 1e3 * statistics.seconds["kernel"],
+        "supersteps": float(statistics.rounds.max()),
+    }
+
+
 def on_devices(graph: gw.Graph, devices: Any, times: int) -> dict[str, float]:
     """Measure a placed graph, and compare with the CPU's result."""
     from k_core import K_CORE
 
     expected = gw.core_number(graph, devices="cpu").core
-    found: dict[str, list[float]] = {"call": [], "kernel": [], "step program": [], "supersteps": []}
-    with gw.place(graph, devices) as placed:
-        for turn in range(times + 1):
-            begin = perf_counter()
-            result = gw.core_number(placed)
-            call_s = perf_counter() - begin
-            program = K_CORE.run(placed)
-            np.testing.assert_array_equal(result.core, expected)
-            np.testing.assert_array_equal(program.fields["core"], expected)
-            if turn:
-                found["call"].append(1e3 * call_s)
-                found["kernel"].append(1e3 * result.statistics.seconds["kernel"])
-                found["step program"].append(1e3 * program.statistics.seconds["kernel"])
-                found["supersteps"].append(float(result.statistics.rounds.max()))
-    return {name: median(values) for name, values in found.items()}
+
+    def measure(placed: gw.PlacedGraph) -> dict[str, float]:
+        result, found = timed(lambda: gw.core_number(placed))
+        program = K_CORE.run(placed)
+        np.testing.assert_array_equal(result.core, expected)
+        np.testing.assert_array_equal(program.fields["core"], expected)
+        return {**found, "step program": 1e3 * program.statistics.seconds["kernel"]}
+
+    return of_placed(graph, devices, times, measure)
 
 
-def main() -> None:
-    """Print a table for each graph."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("graphs", nargs="*", default=["rmat:16"])
+def print_tables(
+    description: str | None,
+    default: str,
+    on_cpu: Callable[[gw.Graph, int], dict[str, float]],
+    on_devices: Callable[[gw.Graph, Any, int], dict[str, float]],
+    networkx: Callable[[gw.Graph, Any], Any],
+) -> None:
+    """Read the arguments of the command line, and print a table for each graph.
+
+    :param default: the graph if none is named
+    :param networkx: calls NetworkX's function; gets the graph and that of NetworkX
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("graphs", nargs="*", default=[default])
     parser.add_argument("--devices", help="GPUs, such as cuda:0 or cuda:0,cuda:1")
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--networkx", action="store_true")
@@ -126,16 +156,21 @@ def main() -> None:
         else:
             rows = on_cpu(graph, arguments.times)
         if arguments.networkx:
-            import networkx as nx
-
             reference = graph.to_networkx()
             begin = perf_counter()
-            nx.core_number(reference)
+            networkx(graph, reference)
             rows["NetworkX"] = 1e3 * (perf_counter() - begin)
         print(f"{Path(spec).name}: {graph}")
         for name, value in rows.items():
             print(f"  {name:20} {value:10.2f}", flush=True)
 
 
+def of_networkx(graph: gw.Graph, reference: Any) -> Any:
+    """Call NetworkX."""
+    import networkx as nx
+
+    return nx.core_number(reference)
+
+
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, "rmat:16", on_cpu, on_devices, of_networkx)

@@ -11,16 +11,12 @@ the kernel.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import godwit as gw
-from core_numbers import in_turns, load
+from core_numbers import in_turns, of_placed, print_tables, timed
 
 
 def on_cpu(graph: gw.Graph, times: int) -> dict[str, float]:
@@ -35,45 +31,21 @@ def on_cpu(graph: gw.Graph, times: int) -> dict[str, float]:
 def on_devices(graph: gw.Graph, devices: Any, times: int) -> dict[str, float]:
     """Measure a placed graph, and compare with the CPU's result."""
     expected = gw.truss_number(graph, devices="cpu").truss
-    found: dict[str, list[float]] = {"call": [], "kernel": [], "supersteps": []}
-    with gw.place(graph, devices) as placed:
-        for turn in range(times + 1):
-            begin = perf_counter()
-            result = gw.truss_number(placed)
-            call_s = perf_counter() - begin
-            np.testing.assert_array_equal(result.truss, expected)
-            if turn:
-                found["call"].append(1e3 * call_s)
-                found["kernel"].append(1e3 * result.statistics.seconds["kernel"])
-                found["supersteps"].append(float(result.statistics.rounds.max()))
-    return {name: median(values) for name, values in found.items()}
+
+    def measure(placed: gw.PlacedGraph) -> dict[str, float]:
+        result, found = timed(lambda: gw.truss_number(placed))
+        np.testing.assert_array_equal(result.truss, expected)
+        return found
+
+    return of_placed(graph, devices, times, measure)
 
 
-def main() -> None:
-    """Print a table for each graph."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("graphs", nargs="*", default=["rmat:14"])
-    parser.add_argument("--devices", help="a GPU, such as cuda:0")
-    parser.add_argument("--times", type=int, default=5)
-    parser.add_argument("--networkx", action="store_true")
-    arguments = parser.parse_args()
-    for spec in arguments.graphs:
-        graph = load(spec)
-        if arguments.devices:
-            rows = on_devices(graph, arguments.devices.split(","), arguments.times)
-        else:
-            rows = on_cpu(graph, arguments.times)
-        if arguments.networkx:
-            import networkx as nx
+def of_networkx(graph: gw.Graph, reference: Any) -> Any:
+    """Call NetworkX for the innermost truss."""
+    import networkx as nx
 
-            reference = graph.to_networkx()
-            begin = perf_counter()
-            nx.k_truss(reference, gw.truss_number(graph).largest, backend="networkx")
-            rows["NetworkX"] = 1e3 * (perf_counter() - begin)
-        print(f"{Path(spec).name}: {graph}")
-        for name, value in rows.items():
-            print(f"  {name:20} {value:10.2f}", flush=True)
+    return nx.k_truss(reference, gw.truss_number(graph).largest, backend="networkx")
 
 
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, "rmat:14", on_cpu, on_devices, of_networkx)

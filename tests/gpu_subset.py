@@ -199,6 +199,36 @@ def run_searches(devices: list[str]) -> None:
         check(f"search hub, {schedule=}", found.distance, wanted)
 
 
+def run_distances(devices: list[str]) -> None:
+    """Distances from many sources: in bits, over a contracted graph, side by side; matrices and sums."""
+    from godwit.algorithms.distances import contraction, cpu, cuda
+
+    wide = gw.generators.rmat(10, 8, weights=(1, 9), seed=1)
+    road = gw.generators.road(12, 17, weights=(1, 9), seed=4)
+    deep, many, gain = cpu.is_deep, cuda._MANY_SOURCES, contraction._LEAST_GAIN
+    cases = [
+        ("wide", wide.without_weights(), "in bits"),
+        ("hub", gw.generators.star(4500), "in bits"),
+        ("road", road, "contracted"),
+        ("road", gw.Graph(*road.rows), "side by side"),
+        ("wide", wide, "side by side"),
+    ]
+    for name, graph, way in cases:
+        cpu.is_deep = lambda graph, way=way: way != "in bits"  # type: ignore[misc]
+        cuda._MANY_SOURCES = 0 if way == "contracted" else 1 << 40
+        contraction._LEAST_GAIN = 0
+        n = graph.vertex_count
+        few = np.arange(0, n, 1 + n // 70)
+        for sources in (few, np.arange(0, n, 1 + n // 300)):
+            wanted = gw.distances(graph, sources, devices="cpu").distance
+            found = gw.distances(graph, sources, devices=devices)
+            check(f"distances {name}, {way}", found.distance, wanted)
+        centrality = gw.harmonic_centrality(graph, few, devices="cpu").centrality
+        sums = gw.harmonic_centrality(graph, few, devices=devices)
+        check(f"sums {name}, {way}", sums.centrality, centrality, 1e-9)
+    cpu.is_deep, cuda._MANY_SOURCES, contraction._LEAST_GAIN = deep, many, gain
+
+
 def run_unions(devices: list[str]) -> None:
     """Connected components by every method and merge, with long rows, directed and not."""
     wide = gw.generators.rmat(10, 8, seed=1)
@@ -455,6 +485,7 @@ def run_forests(devices: list[str]) -> None:
 
 SUPERSTEPS = {
     "searches": run_searches,
+    "distances": run_distances,
     "ranks": run_ranks,
     "tiles": run_tiles,
     "unions": run_unions,

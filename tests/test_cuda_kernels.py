@@ -269,8 +269,8 @@ def test_shortest_paths_compile(dtypes: tuple[str, ...], architecture: str) -> N
         for place, (variant, name) in enumerate(
             zip(
                 [
-                    (INT32, 32, True, None), (INT64, 32, False, "float32"), (INT32, 8, False, "int32"),
-                    (INT32, 2, False, "float64"), (INT64, 2, False, None), (INT32, 8, False, "int64"),
+                    (INT32, 16, True, None), (INT64, 16, False, "float32"), (INT32, 4, False, "int32"),
+                    (INT32, 1, False, "float64"), (INT64, 1, False, None), (INT32, 4, False, "int64"),
                 ],
                 ARCHITECTURES,
                 strict=True,
@@ -284,7 +284,8 @@ def test_distances_compile(
 ) -> None:
     hops = distances_steps.hops_source(ids, lanes, by_vertex=by_vertex)
     lengths = distances_steps.lengths_source(ids, None if weights is None else np.dtype(weights))
-    for text in (hops, lengths):
+    sweeps = distances_steps.sweeps_source(ids, weighted=weights is not None)
+    for text in (hops, lengths, sweeps):
         assert b".text.work\0" in cubin(text, (), architecture)
 
 

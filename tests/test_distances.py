@@ -15,7 +15,7 @@ from scipy.sparse import csgraph
 from typer.testing import CliRunner
 
 import godwit as gw
-from godwit.algorithms.distances import single_source
+from godwit.algorithms.distances import contraction, cpu, single_source
 from godwit.algorithms.distances.verify import verify_distances
 from godwit.algorithms.paths import buckets as ring
 from godwit.cli.application import app
@@ -81,6 +81,53 @@ def test_any_number_of_sources(way: str, count: int) -> None:
     assert found.distance.dtype == np.int32
     np.testing.assert_array_equal(np.where(np.isinf(hops), found.unreached, hops), found.distance)
     np.testing.assert_array_equal(few.distance, found.distance[:, [5, 9, 5]])
+
+
+@pytest.mark.parametrize("most_neighbours", [0, 2, 64])
+@given(graphs(min_vertices=1, weighted=True), vertex_lists, vertex_lists | st.none())
+def test_contracted_graphs(
+    most_neighbours: int, graph: Graph, sources: list[int], targets: list[int] | None
+) -> None:
+    """Rows are those of serial searches, whether all vertices are left in the core, some, or none."""
+    n = graph.vertex_count
+    sources = [source % n for source in sources]
+    columns = list(range(n)) if targets is None else [target % n for target in targets]
+    with pytest.MonkeyPatch.context() as patch, searching("one by one"):
+        patch.setattr(cpu, "_MANY_SOURCES", 0)
+        patch.setattr(contraction, "_LEAST_GAIN", 0)
+        patch.setattr(contraction, "_MOST_NEIGHBOURS", most_neighbours)
+        found = gw.distances(graph, sources, None if targets is None else columns, devices="cpu")
+    for row, source in zip(found.distance, sources, strict=True):
+        expected = _expected(graph, source, None, True)
+        assert as_list(row, found.unreached) == [expected[column] for column in columns]
+
+
+def test_roads_are_contracted_for_many_sources() -> None:
+    graph = gw.generators.road(60, 70, weights=(0, 99), seed=2)
+    for count, solver in (63, "side by side"), (64, "contracted"), (3, "contracted"):
+        sources = np.random.default_rng(count).permutation(graph.vertex_count)[:count]
+        found = gw.distances(graph, sources, devices="cpu")
+        assert found.statistics.solver == solver
+        expected = [
+            gw.sssp(graph, source, devices="cpu", execution="asynchronous").distance
+            for source in sources
+        ]
+        np.testing.assert_array_equal(found.distance, expected)
+        within = gw.distances(graph, sources, cutoff=300, devices="cpu")
+        assert within.statistics.solver == "side by side"
+        np.testing.assert_array_equal(
+            within.distance, np.where(found.distance <= 300, found.distance, found.unreached)
+        )
+
+
+def test_contracted_distances_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "_MANY_SOURCES", 0)
+    graph = Graph.from_edges([0, 1, 2, 4], [1, 2, 3, 5], [2**31, 2**31 - 3, 1, 2**40])
+    for source, targets, solver in (0, [2], "contracted"), (0, None, "side by side"):
+        found = gw.distances(graph, source, targets, devices="cpu")
+        expected = gw.sssp(graph, source, devices="cpu", execution="asynchronous").distance
+        np.testing.assert_array_equal(found.distance[0], expected[2:3] if targets else expected)
+        assert found.statistics.solver == solver
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])

@@ -6,6 +6,7 @@ Without a GPU the kernels run on emulated ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import COMPILER, Machine, emulated_gpus
-from godwit.algorithms.distances import cpu, cuda
+from godwit.algorithms.distances import contraction, cpu, cuda
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError, ValueOverflowError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
@@ -96,6 +97,71 @@ def test_any_graph(gpus: Machine, weighted: bool, shallow: bool, data: st.DataOb
         check_sums(graph, devices, data.draw(st.none() | some))
 
 
+@contextmanager
+def contracting(most_neighbours: int = 32) -> Iterator[None]:
+    """Within the block, GPUs contract all graphs that can be, whatever is left; the CPU does not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "is_deep", lambda graph: True)
+        patch.setattr(cuda, "_MANY_SOURCES", 0)
+        patch.setattr(cpu, "contraction_of", lambda *arguments: None)
+        patch.setattr(contraction, "_LEAST_GAIN", 0)
+        patch.setattr(contraction, "_MOST_NEIGHBOURS", most_neighbours)
+        yield
+
+
+@needs_compiler
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("most_neighbours", [0, 2, 32])
+@given(data=st.data())
+def test_any_contracted_graph(
+    gpus: Machine, weighted: bool, most_neighbours: int, data: st.DataObject
+) -> None:
+    """Whether all vertices are left, some, or none; also directed, in parts, with weights 0."""
+    graph = data.draw(graphs(min_vertices=1, weighted=weighted))
+    some = st.lists(st.integers(0, graph.vertex_count - 1), min_size=1, max_size=5)
+    devices = data.draw(st.sampled_from(DEVICES), "devices")
+    gpus.seed = data.draw(st.integers(0, 9), "seed")
+    with contracting(most_neighbours):
+        check_distances(graph, devices, data.draw(some), data.draw(st.none() | some))
+        check_sums(graph, devices, data.draw(st.none() | some))
+
+
+@needs_compiler
+@pytest.mark.parametrize("most_neighbours", [3, 32])
+def test_contracted_graphs(gpus: Machine, most_neighbours: int) -> None:
+    road = gw.generators.road(12, 17, weights=(0, 9), seed=4)
+    directed = Graph(*road.rows[:2]).with_weights(np.arange(road.arc_count) % 7)
+    for graph in (road, directed, gw.generators.watts_strogatz(80, seed=2), gw.generators.path(70)):
+        with contracting(most_neighbours):
+            found = gw.distances(graph, range(70), devices="cuda")
+            assert found.statistics.solver == "contracted"
+            reached = found.distance != found.unreached
+            assert found.statistics.processed_items.sum() == reached.sum()
+            check_distances(graph, ["cuda:0", "cuda:1"], range(0, 70, 2))
+            check_distances(graph, "cuda", range(50), [69, 3, 3, 68])
+            check_distances(graph, "cuda", [5, 5, 6], range(9), cutoff=11)  # another way
+
+
+@needs_compiler
+def test_distances_beyond_32_bits(gpus: Machine) -> None:
+    """They are found in another way, and so are all later ones of the graph."""
+    graph = Graph.from_edges([0, 1, 2, 4], [1, 2, 3, 5], [2**31, 2**31 - 3, 1, 2**40])
+    with contracting(), gw.place(graph, "cuda") as placed:
+        for source, targets, solver in (
+            (1, None, "contracted"),
+            (0, [2], "contracted"),  # the largest that has room
+            (0, None, "side by side"),
+            (1, None, "side by side"),
+        ):
+            found = gw.distances(placed, source, targets)
+            expected = gw.distances(graph, source, targets, devices="cpu").distance
+            np.testing.assert_array_equal(found.distance, expected)
+            assert found.statistics.solver == solver
+        for function in FUNCTIONS:
+            scores = function(placed)._scores
+            np.testing.assert_allclose(scores, function(graph, devices="cpu")._scores, **CLOSE)
+
+
 def zoo() -> dict[str, Graph]:
     """Graphs that kernels have a case for: long rows in and out, sliced rows, deep and narrow ones."""
     star = gw.generators.star(4300)
@@ -108,6 +174,7 @@ def zoo() -> dict[str, Graph]:
         "directed": Graph.from_edges(*np.random.default_rng(3).integers(0, 300, (2, 900))),
         "floats": gw.generators.watts_strogatz(200, seed=1).with_random_weights(0.5, 9.0, seed=1),
         "two parts": Graph.from_edges([0, 1, 3], [1, 0, 4], [2, 0, 5], vertex_count=6),
+        "path": gw.generators.path(300),
     }
 
 
@@ -119,7 +186,7 @@ NAMES = [
 
 @needs_compiler
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("lanes", [2, 8, 32])
+@pytest.mark.parametrize("lanes", [1, 4, 16])
 def test_lines_of_any_width(
     gpus: Machine, name: str, lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +199,21 @@ def test_lines_of_any_width(
         check_distances(graph, devices, sources)
         check_distances(graph, devices, sources, np.arange(0, n, 3), cutoff=2)
         check_distances(graph, devices, sources[:7], [n - 1, 0, n - 1])
+
+
+@needs_compiler
+@pytest.mark.parametrize("planes", [2, 8])
+def test_levels_beyond_the_planes(
+    gpus: Machine, planes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches in bits write rows again and again where there are more levels than planes number."""
+    monkeypatch.setattr(cpu, "is_deep", lambda graph: False)
+    monkeypatch.setattr(cuda, "PLANES", planes)
+    graph = gw.generators.road(9, 14, seed=5) if planes == 2 else gw.generators.path(300)
+    for sources, *rest in ([0, 77, 125],), ([3, 120], [125, 0, 119, 3]):
+        check_distances(graph, "cuda", sources, *rest)
+        check_distances(graph, "cuda", sources, *rest, cutoff=6)
+    check_sums(graph, "cuda", [0, 120])
 
 
 @needs_compiler
@@ -251,6 +333,9 @@ def test_no_accesses_race(seed: int) -> None:
                     check_distances(graph, "cuda", range(0, 160, 3), weighted=False)
                     check_sums(graph, "cuda", range(0, 160, 30))
                     check_sums(graph.without_weights(), "cuda")
+            with contracting(3):
+                check_distances(graph, "cuda", range(0, 160, 3))
+                check_sums(graph, "cuda", range(0, 160, 30))
 
 
 @pytest.mark.gpu
@@ -271,12 +356,26 @@ def test_on_gpus(name: str, devices: list[str], way: str) -> None:
 )
 def test_large_graphs_on_a_gpu(spec: str) -> None:
     graph = gw.generate(spec)
-    sources = np.random.default_rng(1).integers(0, graph.vertex_count, 700)
+    sources = np.random.default_rng(1).integers(0, graph.vertex_count, 1100)
     check_distances(graph, "cuda:0", sources)
+    check_distances(graph, "cuda:0", sources[:100])  # in another way, but for a contracted road
     check_distances(graph, "cuda:0", sources, weighted=False)
     check_sums(graph, "cuda:0", sources[:50])
     if not spec.startswith("road"):
         check_sums(graph, "cuda:0")
+
+
+@pytest.mark.gpu
+@needs_gpu
+@on_endpoints
+@pytest.mark.parametrize("name", zoo())
+def test_contracted_on_gpus(name: str, devices: list[str]) -> None:
+    graph = zoo()[name]
+    for most_neighbours in (2, 32):
+        with contracting(most_neighbours):
+            check_distances(graph, devices, range(0, graph.vertex_count, 2))
+            check_distances(graph, devices, range(0, graph.vertex_count, 5), [0, 3, 1])
+            check_sums(graph, devices)
 
 
 @pytest.mark.gpu

@@ -49,7 +49,7 @@ def _cgroup_cpu_quota() -> float | None:
 def missing_memory_bytes(needed_bytes: int) -> int | None:
     """Return the available memory if less than needed; None if there is enough.
 
-    A megabyte is taken to be there: asking the system takes longer than a small graph's answer.
+    Less than a megabyte is not checked: asking the system takes longer than a query of a small graph.
     """
     if needed_bytes < _ALWAYS_THERE_BYTES and "GODWIT_MEMORY_BYTES" not in os.environ:
         return None
@@ -119,7 +119,10 @@ def _system_available_bytes() -> int:
 
 
 def preferred_devices() -> str | None:
-    """Return ``"cpu"`` if GPUs are used only where they are named: ``GODWIT_DEVICES``."""
+    """Return the value of ``GODWIT_DEVICES``, which says where queries run that name no devices.
+
+    ``"cpu"``: on no GPU; ``"cuda"``: on GPUs, also where cores would be sooner; None: it is not set.
+    """
     configured = os.environ.get("GODWIT_DEVICES")
     if configured not in (None, "", "cpu", "cuda"):
         raise InputError(f"GODWIT_DEVICES must be 'cpu' or 'cuda', got {configured!r}")

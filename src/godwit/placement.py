@@ -126,11 +126,13 @@ class PlacedGraph:
     def reweighted(self, graph: Graph) -> PlacedGraph:
         """Return a graph with the same vertices and other weights or arcs, on the same devices.
 
-        It is closed with this.
+        It is closed with this; of the graph that is placed here, it is this.
 
         :param graph: kept by the caller, as by :meth:`Graph.cached`: it is placed once
         """
         self.check_open()
+        if graph is self.graph:
+            return self
         with self._placing:
             for made in self._reweighted:
                 if made.graph is graph:

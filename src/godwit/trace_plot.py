@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLE = {"svg.hashsalt": "godwit", "svg.fonttype": "none", "font.size": 8}
-"""Settings of matplotlib: the same file for the same timeline, with text as text."""
+"""Settings of matplotlib: equal timelines give equal SVG files, in which text is not stored as outlines."""
 _WIDTH_INCHES, _ROW_INCHES, _MARGIN_INCHES = 9.0, 0.3, 0.7
 _LEAST_LABELLED = 0.007
-"""Share of the width, for each letter of a name, below which the name is left out."""
+"""A span has its name in it if it is at least this share of the picture's width for each letter."""
 _COLOURS = (
     "#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#8c6d31", "#b279a2", "#5f6b6d", "#2f4b7c",
 )  # fmt: skip
 _HATCHES = ("", "////", "....", "xxxx")
-"""Further kinds than there are colours have them again, hatched."""
+"""If there are more kinds than colours, the next kinds get the same colours with a hatch."""
 _INSTANT_COLOUR = "0.2"
 _LEGEND_COLUMNS = 6
 

@@ -33,13 +33,9 @@ class _BetweennessQuery(ScoreQuery):
 
     sources: list[str]
 
-    def compute(self, graph: Graph, progress: Any) -> BetweennessResult:
-        import godwit as gw
-
+    def compute(self, graph: Graph, progress: Any) -> Any:
         sources = [parse_vertex(text, graph, "source") for text in self.sources] or None
-        return gw.betweenness_centrality(
-            graph, sources=sources, progress=progress, **self.arguments
-        )
+        return self.function(graph, sources=sources, progress=progress, **self.arguments)
 
     def verify(self, result: BetweennessResult) -> str:
         from godwit.algorithms.betweenness.verify import (
@@ -153,7 +149,6 @@ def betweenness(
     :param edges: Centralities of edges (of arcs, where the graph is directed).
     :param ignore_weights: Count arcs.
     """
-    import godwit as gw
     from godwit.dtypes import as_count
 
     if edges and endpoints:
@@ -174,6 +169,8 @@ def betweenness(
         "seed": seed,
         **run.arguments,
     }
-    query = _BetweennessQuery("betweenness", graph, options, reading, arguments, source or [])
-    query.check_early(gw.betweenness_centrality, samples=None)
+    query = _BetweennessQuery(
+        "betweenness", graph, options, reading, arguments, "betweenness_centrality", source or []
+    )
+    query.check_early(samples=None)
     query.answer()

@@ -41,13 +41,9 @@ class _SumsQuery(ScoreQuery):
 
     vertices: list[str]
 
-    def compute(self, graph: Graph, progress: Any) -> SomeScores:
-        import godwit as gw
-
+    def compute(self, graph: Graph, progress: Any) -> Any:
         vertices = [parse_vertex(text, graph, "vertex") for text in self.vertices] or None
-        function = getattr(gw, _FUNCTIONS[self.command])
-        result: SomeScores = function(graph, vertices, progress=progress, **self.arguments)
-        return result
+        return self.function(graph, vertices, progress=progress, **self.arguments)
 
     def verify(self, result: SomeScores) -> str:
         from godwit.algorithms.distances.verify import verify_sums
@@ -117,10 +113,11 @@ def closeness(
         arcs; by default all. May be given several times.
     :param ignore_weights: Count arcs.
     """
-    import godwit as gw
 
     arguments = {"weighted": False if ignore_weights else None, **run.arguments}
     command = str(context.command.name)
-    query = _SumsQuery(command, graph, options, reading, arguments, vertex or [])
-    query.check_early(getattr(gw, _FUNCTIONS[command]))
+    query = _SumsQuery(
+        command, graph, options, reading, arguments, _FUNCTIONS[command], vertex or []
+    )
+    query.check_early()
     query.answer()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from godwit.cli.report import integer, number
 if TYPE_CHECKING:
     from godwit.algorithms.communities.result import CommunitiesResult
     from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 LOUVAIN_EXAMPLES = """
 godwit louvain friends.csv --undirected --plot sizes.pdf
@@ -34,18 +32,7 @@ godwit labels web.mtx.gz --variant cdlp --max-iterations 10 --output communities
 
 @dataclass
 class _CommunitiesQuery(ScoreQuery):
-    """Query of communities.
-
-    :param function: the Python function
-    """
-
     title = "The largest communities"
-
-    function: Callable[..., Any]
-
-    def compute(self, graph: Graph, progress: Any) -> CommunitiesResult:
-        found: CommunitiesResult = self.function(graph, progress=progress, **self.arguments)
-        return found
 
     def verify(self, result: CommunitiesResult) -> str:
         from godwit.algorithms.communities.verify import verify_communities
@@ -87,10 +74,10 @@ class _CommunitiesQuery(ScoreQuery):
 
 def _answer(
     command: str, graph: str, options: ScoreOptions, reading: ReadingOptions, arguments: dict[str, Any],
-    function: Callable[..., Any],
+    name: str,
 ) -> None:  # fmt: skip
-    query = _CommunitiesQuery(command, graph, options, reading, arguments, function)
-    query.check_early(function)
+    query = _CommunitiesQuery(command, graph, options, reading, arguments, name)
+    query.check_early()
     query.answer()
 
 
@@ -116,15 +103,13 @@ def louvain(
     :param seed: Of the order in which vertices move.
     :param ignore_weights: Each edge counts 1.
     """
-    import godwit as gw
-
     arguments = {
         "resolution": resolution,
         "seed": seed,
         "weighted": False if ignore_weights else None,
         **run.arguments,
     }
-    _answer("louvain", graph, options, reading, arguments, gw.louvain)
+    _answer("louvain", graph, options, reading, arguments, "louvain")
 
 
 @with_options
@@ -153,8 +138,6 @@ def leiden(
     :param seed: Of the order in which vertices move.
     :param ignore_weights: Each edge counts 1.
     """
-    import godwit as gw
-
     arguments = {
         "resolution": resolution,
         "objective": objective,
@@ -163,7 +146,7 @@ def leiden(
         "weighted": False if ignore_weights else None,
         **run.arguments,
     }
-    _answer("leiden", graph, options, reading, arguments, gw.leiden)
+    _answer("leiden", graph, options, reading, arguments, "leiden")
 
 
 @with_options
@@ -190,8 +173,6 @@ def labels(
     :param seed: Of the classes and of ties; cdlp has no use for it.
     :param ignore_weights: Each edge counts 1.
     """
-    import godwit as gw
-
     arguments = {
         "variant": variant,
         "max_iterations": max_iterations,
@@ -199,4 +180,4 @@ def labels(
         "weighted": False if ignore_weights else None,
         **run.arguments,
     }
-    _answer("labels", graph, options, reading, arguments, gw.label_propagation)
+    _answer("labels", graph, options, reading, arguments, "label_propagation")

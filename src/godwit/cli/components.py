@@ -20,7 +20,6 @@ from godwit.graph.generators.spec import is_spec
 if TYPE_CHECKING:
     from godwit.algorithms.components.result import ComponentsResult
     from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 EXAMPLES = """
 godwit components web.mtx.gz --top 20
@@ -122,11 +121,6 @@ def parse_bytes(text: str | None, name: str) -> int | None:
 @dataclass
 class _ComponentsQuery(ScoreQuery):
     title = "The largest components"
-
-    def compute(self, graph: Graph, progress: Any) -> ComponentsResult:
-        import godwit as gw
-
-        return gw.connected_components(graph, progress=progress, **self.arguments)
 
     def verify(self, result: ComponentsResult) -> str:
         return self.verify_labels(self.graph, result)
@@ -233,8 +227,7 @@ def components(
         atomics (rem, hook).
     :param merge: How the results of several GPUs are merged: tree, direct or auto.
     """
-    import godwit as gw
-
+    name = "connected_components"
     arguments = {"method": method, "rounds": rounds, "merge": merge, **run.arguments}
     if streaming.stream_from(graph):
         if options.verify and graph == "-":
@@ -245,24 +238,18 @@ def components(
         if arguments.pop("merge") != "auto":
             raise InputError("--merge is for graphs; here, edges stream")
         arguments |= streaming.arguments(reading)
-        query: _ComponentsQuery = _StreamQuery("components", graph, options, reading, arguments)
-    else:
-        query = _ComponentsQuery("components", graph, options, reading, arguments)
-        query.check_early(
-            gw.connected_components,
-            **({"devices": "cpu"} if method == "label-propagation" else {}),
+        query: _ComponentsQuery = _StreamQuery(
+            "components", graph, options, reading, arguments, name
         )
+    else:
+        query = _ComponentsQuery("components", graph, options, reading, arguments, name)
+        query.check_early(**({"devices": "cpu"} if method == "label-propagation" else {}))
     query.answer()
 
 
 @dataclass
 class _StrongQuery(_ComponentsQuery):
     """Strongly connected components."""
-
-    def compute(self, graph: Graph, progress: Any) -> ComponentsResult:
-        import godwit as gw
-
-        return gw.strongly_connected_components(graph, progress=progress, **self.arguments)
 
     def verify(self, result: ComponentsResult) -> str:
         from godwit.algorithms.strong_components.verify import verify_strongly_connected_components
@@ -285,8 +272,8 @@ def strong_components(
     counted from 0; .csv and .parquet have columns vertex and component, numbered as in the file of the
     graph.
     """
-    import godwit as gw
-
-    query = _StrongQuery("strong-components", graph, options, reading, run.arguments)
-    query.check_early(gw.strongly_connected_components)
+    query = _StrongQuery(
+        "strong-components", graph, options, reading, run.arguments, "strongly_connected_components"
+    )
+    query.check_early()
     query.answer()

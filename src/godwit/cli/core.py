@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from godwit.cli.facts import Facts
 from godwit.cli.options import GraphArgument, ReadingOptions, RunOptions, with_options
@@ -12,8 +12,6 @@ from godwit.cli.report import integer
 
 if TYPE_CHECKING:
     from godwit.algorithms.core.result import CoreResult
-    from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 EXAMPLES = """
 godwit core soc.mtx --undirected --top 20
@@ -26,19 +24,11 @@ godwit core rmat:20 --verify --json | jq .degeneracy
 class _CoreQuery(ScoreQuery):
     title = "The highest core numbers"
 
-    def compute(self, graph: Graph, progress: Any) -> CoreResult:
-        import godwit as gw
-
-        return gw.core_number(graph, progress=progress, **self.arguments)
-
     def verify(self, result: CoreResult) -> str:
         from godwit.algorithms.core.verify import verify_core_number
 
         verify_core_number(result.graph, result)
         return "no core number is too large or too small"
-
-    def write(self, output: Output, result: CoreResult) -> None:
-        output.write(result.columns, result.graph.ids.in_file)
 
     def highest(self, result: CoreResult, count: int) -> list[Facts]:
         return rows_of_vertices(result.graph, result.highest(count), "core")
@@ -69,8 +59,6 @@ def core(
     Files: .npy holds the core numbers in the order of the vertices; .csv and .parquet have columns vertex,
     numbered as in the file of the graph, and core.
     """
-    import godwit as gw
-
-    query = _CoreQuery("core", graph, options, reading, run.arguments)
-    query.check_early(gw.core_number)
+    query = _CoreQuery("core", graph, options, reading, run.arguments, "core_number")
+    query.check_early()
     query.answer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from godwit.cli.facts import Facts
 from godwit.cli.options import GraphArgument, ReadingOptions, RunOptions, with_options
@@ -13,8 +13,6 @@ from godwit.cli.report import integer
 if TYPE_CHECKING:
     from godwit.algorithms.coloring.result import ColoringResult
     from godwit.algorithms.independent_set.result import IndependentSetResult
-    from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 SET_EXAMPLES = """
 godwit independent-set soc.mtx --verify
@@ -27,19 +25,8 @@ godwit coloring conflicts.csv --columns task,other --output colors.csv --verify
 
 
 @dataclass
-class _GreedyQuery(ScoreQuery):
-    def write(self, output: Output, result: Any) -> None:
-        output.write(result.columns, result.graph.ids.in_file)
-
-
-@dataclass
-class _SetQuery(_GreedyQuery):
+class _SetQuery(ScoreQuery):
     title = "Members"
-
-    def compute(self, graph: Graph, progress: Any) -> IndependentSetResult:
-        import godwit as gw
-
-        return gw.maximal_independent_set(graph, progress=progress, **self.arguments)
 
     def verify(self, result: IndependentSetResult) -> str:
         from godwit.algorithms.independent_set.verify import verify_maximal_independent_set
@@ -58,13 +45,8 @@ class _SetQuery(_GreedyQuery):
 
 
 @dataclass
-class _ColoringQuery(_GreedyQuery):
+class _ColoringQuery(ScoreQuery):
     title = "The most frequent colours"
-
-    def compute(self, graph: Graph, progress: Any) -> ColoringResult:
-        import godwit as gw
-
-        return gw.greedy_color(graph, progress=progress, **self.arguments)
 
     def verify(self, result: ColoringResult) -> str:
         from godwit.algorithms.coloring.verify import verify_greedy_color
@@ -102,11 +84,11 @@ def independent_set(
 
     :param seed: Each gives another order among vertices of equal degree.
     """
-    import godwit as gw
-
     arguments = {"seed": seed, **run.arguments}
-    query = _SetQuery("independent-set", graph, options, reading, arguments)
-    query.check_early(gw.maximal_independent_set)
+    query = _SetQuery(
+        "independent-set", graph, options, reading, arguments, "maximal_independent_set"
+    )
+    query.check_early()
     query.answer()
 
 
@@ -128,9 +110,7 @@ def coloring(
 
     :param seed: Each gives another order among vertices of equal degree.
     """
-    import godwit as gw
-
     arguments = {"seed": seed, **run.arguments}
-    query = _ColoringQuery("coloring", graph, options, reading, arguments)
-    query.check_early(gw.greedy_color)
+    query = _ColoringQuery("coloring", graph, options, reading, arguments, "greedy_color")
+    query.check_early()
     query.answer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from godwit.cli.facts import Facts, plain
 from godwit.cli.failures import end_unconverged
@@ -20,8 +20,6 @@ from godwit.cli.report import integer, number
 
 if TYPE_CHECKING:
     from godwit.algorithms.pagerank.result import PageRankResult
-    from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 EXAMPLES = """
 godwit pagerank web.mtx.gz --top 20
@@ -36,11 +34,6 @@ godwit pagerank roads.gr --ignore-weights --output - | sort -t, -k2gr | head
 @dataclass
 class _PageRankQuery(ScoreQuery):
     title = "The highest ranks"
-
-    def compute(self, graph: Graph, progress: Any) -> PageRankResult:
-        import godwit as gw
-
-        return gw.pagerank(graph, progress=progress, **self.arguments)
 
     def verify(self, result: PageRankResult) -> str:
         from godwit.algorithms.pagerank.verify import verify_pagerank
@@ -57,9 +50,6 @@ class _PageRankQuery(ScoreQuery):
             weighted=self.arguments["weighted"],
         )
         return f"one more iteration changes the ranks by at most {tolerance:.6g} in sum"
-
-    def write(self, output: Output, result: PageRankResult) -> None:
-        output.write(result.columns, result.graph.ids.in_file)
 
     def highest(self, result: PageRankResult, count: int) -> list[Facts]:
         return rows_of_vertices(result.graph, result.highest(count), "rank")
@@ -122,8 +112,6 @@ def pagerank(
         far fewer.
     :param dtype: float64, or float32: faster, and exact to some 1e-7 of the sum.
     """
-    import godwit as gw
-
     arguments = {
         "damping": damping,
         "tolerance": tolerance,
@@ -134,8 +122,8 @@ def pagerank(
         "execution": "auto" if execution is None else execution,
         **run.arguments,
     }
-    query = _PageRankQuery("pagerank", graph, options, reading, arguments)
-    query.check_early(gw.pagerank)
+    query = _PageRankQuery("pagerank", graph, options, reading, arguments, "pagerank")
+    query.check_early()
     result = query.answer()
     if not result.converged:
         residual = f"{result.residual:.3g} in sum"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -15,8 +14,6 @@ from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.algorithms.power_iteration.result import CentralityResult, HitsResult
-    from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 EIGENVECTOR_EXAMPLES = """
 godwit eigenvector soc.mtx --undirected --top 20
@@ -36,17 +33,9 @@ godwit hits follows.csv --columns user,friend --output scores.parquet
 
 @dataclass
 class _PowerQuery(ScoreQuery):
-    """Query by power iterations.
-
-    :param function: the Python function
-    """
+    """Query by power iterations."""
 
     title: ClassVar[str] = "The highest scores"
-
-    function: Callable[..., Any]
-
-    def compute(self, graph: Graph, progress: Any) -> Any:
-        return self.function(graph, progress=progress, **self.arguments)
 
     @property
     def verified_tolerance(self) -> float:
@@ -62,9 +51,6 @@ class _PowerQuery(ScoreQuery):
     @abstractmethod
     def verify_values(self, result: Any) -> None:
         """Call the verifier."""
-
-    def write(self, output: Output, result: Any) -> None:
-        output.write(result.columns, result.graph.ids.in_file)
 
     def details(self, result: Any) -> Facts:
         return {
@@ -143,12 +129,10 @@ def eigenvector(
     :param max_iterations: Number of iterations after which to give up.
     :param ignore_weights: Count all arcs alike.
     """
-    import godwit as gw
-
     arguments = _arguments(run, tolerance, max_iterations, ignore_weights)
     _answer(
         _EigenvectorQuery(
-            "eigenvector", graph, options, reading, arguments, gw.eigenvector_centrality
+            "eigenvector", graph, options, reading, arguments, "eigenvector_centrality"
         )
     )
 
@@ -182,11 +166,9 @@ def katz(
     :param unnormalized: Do not scale centralities to L2 norm 1.
     :param ignore_weights: Count all arcs alike.
     """
-    import godwit as gw
-
     arguments = _arguments(run, tolerance, max_iterations, ignore_weights)
     arguments |= {"alpha": alpha, "beta": beta, "normalized": not unnormalized}
-    _answer(_KatzQuery("katz", graph, options, reading, arguments, gw.katz_centrality))
+    _answer(_KatzQuery("katz", graph, options, reading, arguments, "katz_centrality"))
 
 
 @with_options
@@ -214,12 +196,10 @@ def hits(
     :param max_iterations: Number of iterations after which to give up.
     :param ignore_weights: Count all arcs alike.
     """
-    import godwit as gw
-
     if by not in ("authority", "hub"):
         raise InputError(f"--by must be authority or hub, got {by!r}")
     arguments = _arguments(run, tolerance, max_iterations, ignore_weights)
-    _answer(_HitsQuery("hits", graph, options, reading, arguments, gw.hits, by))
+    _answer(_HitsQuery("hits", graph, options, reading, arguments, "hits", by))
 
 
 def _arguments(
@@ -236,5 +216,5 @@ def _arguments(
 
 def _answer(query: _PowerQuery) -> None:
     """Check the arguments early, and answer the query."""
-    query.check_early(query.function)
+    query.check_early()
     query.answer()

@@ -147,16 +147,30 @@ class ScoreQuery(GraphQuery):
     """Query whose result is a value for each vertex, edge or component.
 
     :param arguments: keyword arguments of the Python function
+    :param name: name of the Python function in the package
     """
 
     title: ClassVar[str]
     """Title of the table of the highest values."""
     options: ScoreOptions
     arguments: dict[str, Any]
+    name: str
 
-    @abstractmethod
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The Python function."""
+        import godwit as gw
+
+        found: Callable[..., Any] = getattr(gw, self.name)
+        return found
+
     def compute(self, graph: Graph, progress: Callable[[int], None] | None) -> Any:
         """Call the Python function."""
+        return self.function(graph, progress=progress, **self.arguments)
+
+    def write(self, output: Output, result: Any) -> None:
+        """Write the result to a file: columns of which each row is a vertex."""
+        output.write(result.columns, result.graph.ids.in_file)
 
     @abstractmethod
     def highest(self, result: Any, count: int) -> list[Facts]:
@@ -170,7 +184,7 @@ class ScoreQuery(GraphQuery):
     def summary(self, facts: Facts) -> tuple[str, str]:
         """Return label and text of the report's line about the details."""
 
-    def check_early(self, function: Callable[..., Any], **changed: Any) -> None:
+    def check_early(self, **changed: Any) -> None:
         """Check the arguments by a call on a graph without vertices, before a large file is read.
 
         The CPU computes this call, as GPUs might take seconds to initialize.
@@ -183,7 +197,7 @@ class ScoreQuery(GraphQuery):
         arguments = self.arguments | changed
         if arguments["devices"] is None or resolve_devices(arguments["devices"])[0].kind != "cpu":
             arguments["devices"] = "cpu"
-        function(Graph.from_edges([], []), **arguments)
+        self.function(Graph.from_edges([], []), **arguments)
 
     def run(self, display: Display) -> Any:
         """Read the graph and compute."""

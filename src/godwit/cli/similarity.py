@@ -32,13 +32,9 @@ class _SimilarityQuery(ScoreQuery):
     measure: str
     pairs: list[str]
 
-    def compute(self, graph: Graph, progress: Any) -> SimilarityResult:
-        import godwit as gw
-
+    def compute(self, graph: Graph, progress: Any) -> Any:
         pairs = [_parse_pair(text, graph) for text in self.pairs] or None
-        function = getattr(gw, self.measure.replace("-", "_"))
-        result: SimilarityResult = function(graph, pairs, progress=progress, **self.arguments)
-        return result
+        return self.function(graph, pairs, progress=progress, **self.arguments)
 
     def verify(self, result: SimilarityResult) -> str:
         from godwit.algorithms.similarity.verify import verify_similarity
@@ -107,17 +103,18 @@ def similarity(
         all pairs with common neighbours.
     :param above: Of all pairs, those with higher scores than this.
     """
-    import godwit as gw
-
     if measure not in _MEASURES:
         names = f"{', '.join(_MEASURES[:-1])} or {_MEASURES[-1]}"
         raise InputError(f"--measure must be {names}, got {measure!r}")
     arguments = {"above": above, **run.arguments}
-    query = _SimilarityQuery("similarity", graph, options, reading, arguments, measure, pair or [])
+    name = measure.replace("-", "_")
+    query = _SimilarityQuery(
+        "similarity", graph, options, reading, arguments, name, measure, pair or []
+    )
     for text in pair or []:
         if "," not in text:
             raise InputError(f"--pair must be two ids with a comma between them, got {text!r}")
     if pair and above is not None:
         raise InputError("--above is for all pairs: leave it out, or --pair")
-    query.check_early(gw.jaccard)
+    query.check_early()
     query.answer()

@@ -26,11 +26,9 @@ godwit topological-generations citations.mtx --verify
 class _GenerationsQuery(ScoreQuery):
     title = "Vertices of the last generations"
 
-    def compute(self, graph: Graph, progress: Any) -> GenerationsResult:
-        import godwit as gw
-
+    def compute(self, graph: Graph, progress: Any) -> Any:
         try:
-            return gw.topological_generations(graph, progress=progress, **self.arguments)
+            return super().compute(graph, progress)
         except CycleError as error:
             named = graph.ids.in_file[graph.ids.position(error.vertex)]
             raise CycleError(named, "topological-generations") from None
@@ -72,8 +70,8 @@ def topological_generations(
     Files: .npy holds the numbers in the order of the vertices; .csv and .parquet have columns vertex,
     numbered as in the file of the graph, and generation.
     """
-    import godwit as gw
-
-    query = _GenerationsQuery("topological-generations", graph, options, reading, run.arguments)
-    query.check_early(gw.topological_generations)
+    query = _GenerationsQuery(
+        "topological-generations", graph, options, reading, run.arguments, "topological_generations"
+    )
+    query.check_early()
     query.answer()

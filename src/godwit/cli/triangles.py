@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from godwit.cli.facts import Facts, plain
 from godwit.cli.options import GraphArgument, ReadingOptions, RunOptions, with_options
@@ -11,8 +11,6 @@ from godwit.cli.report import integer, number
 
 if TYPE_CHECKING:
     from godwit.algorithms.triangles.result import ClusteringResult, TrianglesResult
-    from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 TRIANGLES_EXAMPLES = """
 godwit triangles soc.mtx --top 20
@@ -29,19 +27,11 @@ godwit clustering rmat:16 --verify --json | jq .average
 class _TrianglesQuery(ScoreQuery):
     title = "The vertices of most triangles"
 
-    def compute(self, graph: Graph, progress: Any) -> TrianglesResult:
-        import godwit as gw
-
-        return gw.triangles(graph, progress=progress, **self.arguments)
-
     def verify(self, result: TrianglesResult) -> str:
         from godwit.algorithms.triangles.verify import verify_triangles
 
         checked = verify_triangles(result.graph, result)
         return f"the triangles of {checked:,} of {result.graph.vertex_count:,} vertices are right"
-
-    def write(self, output: Output, result: TrianglesResult) -> None:
-        output.write(result.columns, result.graph.ids.in_file)
 
     def highest(self, result: TrianglesResult, count: int) -> list[Facts]:
         return rows_of_vertices(result.graph, result.highest(count), "triangles")
@@ -56,11 +46,6 @@ class _TrianglesQuery(ScoreQuery):
 class _ClusteringQuery(ScoreQuery):
     title = "The highest coefficients"
 
-    def compute(self, graph: Graph, progress: Any) -> ClusteringResult:
-        import godwit as gw
-
-        return gw.clustering(graph, progress=progress, **self.arguments)
-
     def verify(self, result: ClusteringResult) -> str:
         from godwit.algorithms.triangles.verify import verify_clustering
 
@@ -68,9 +53,6 @@ class _ClusteringQuery(ScoreQuery):
         return (
             f"the coefficients of {checked:,} of {result.graph.vertex_count:,} vertices are right"
         )
-
-    def write(self, output: Output, result: ClusteringResult) -> None:
-        output.write(result.columns, result.graph.ids.in_file)
 
     def highest(self, result: ClusteringResult, count: int) -> list[Facts]:
         return rows_of_vertices(result.graph, result.highest(count), "clustering")
@@ -93,10 +75,8 @@ def triangles(
     Files: .npy holds the numbers in the order of the vertices; .csv and .parquet have columns vertex,
     numbered as in the file of the graph, and triangles.
     """
-    import godwit as gw
-
-    query = _TrianglesQuery("triangles", graph, options, reading, dict(run.arguments))
-    query.check_early(gw.triangles)
+    query = _TrianglesQuery("triangles", graph, options, reading, run.arguments, "triangles")
+    query.check_early()
     query.answer()
 
 
@@ -118,9 +98,7 @@ def clustering(
 
     :param ignore_weights: Count all triangles alike.
     """
-    import godwit as gw
-
     arguments = {"weighted": False if ignore_weights else None, **run.arguments}
-    query = _ClusteringQuery("clustering", graph, options, reading, arguments)
-    query.check_early(gw.clustering)
+    query = _ClusteringQuery("clustering", graph, options, reading, arguments, "clustering")
+    query.check_early()
     query.answer()

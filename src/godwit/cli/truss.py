@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from godwit.cli.facts import Facts
 from godwit.cli.options import GraphArgument, ReadingOptions, RunOptions, with_options
@@ -13,7 +13,6 @@ from godwit.cli.report import integer
 if TYPE_CHECKING:
     from godwit.algorithms.truss.result import TrussResult
     from godwit.cli.outputs import Output
-    from godwit.graph.csr import Graph
 
 EXAMPLES = """
 godwit truss soc.mtx --undirected --top 20
@@ -25,11 +24,6 @@ godwit truss rmat:14 --verify --json | jq .largest_truss
 @dataclass
 class _TrussQuery(ScoreQuery):
     title = "The edges of highest truss numbers"
-
-    def compute(self, graph: Graph, progress: Any) -> TrussResult:
-        import godwit as gw
-
-        return gw.truss_number(graph, progress=progress, **self.arguments)
 
     def verify(self, result: TrussResult) -> str:
         from godwit.algorithms.truss.verify import verify_truss_number
@@ -89,8 +83,6 @@ def truss(
     Files: .csv and .parquet have columns source and target, numbered as in the file of the graph, and
     truss; .npy has fields of these names, with vertices numbered from 0.
     """
-    import godwit as gw
-
-    query = _TrussQuery("truss", graph, options, reading, run.arguments)
-    query.check_early(gw.truss_number)
+    query = _TrussQuery("truss", graph, options, reading, run.arguments, "truss_number")
+    query.check_early()
     query.answer()

@@ -125,7 +125,7 @@ def initial_state(
     given_numbers: Mapping[str, int | float] | None,
     frontier: Frontier,
 ) -> StepState:
-    """Return the initial state of a run, whose own values take precedence over declared ones."""
+    """Return the initial state of a run: values that the run was given, else those of declarations."""
     n = graph.vertex_count
     given_fields = _checked_names(given_fields, declarations.fields, "field", code.name)
     given_numbers = _checked_names(given_numbers, declarations.numbers, "number", code.name)
@@ -212,7 +212,7 @@ def _inexact(values: Array, dtype: np.dtype[Any]) -> Array:
     if values.dtype.kind != "f":
         wrong = (values < limits.min) | (values > limits.max)
         return wrong
-    beyond = 2.0 * (limits.max // 2 + 1)  # exact, which the largest value need not be
+    beyond = 2.0 * (limits.max // 2 + 1)  # limits.max + 1, a power of two: exact as a float
     wrong = ~((values >= limits.min) & (values < beyond)) | (values != np.floor(values))
     return wrong
 

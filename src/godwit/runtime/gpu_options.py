@@ -122,7 +122,6 @@ def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
 
 def check_strong_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """InputError if strong components, which one GPU finds alone, are to communicate in any way."""
-    check_options(devices, gpu, "strongly connected components")
     for wrong in get_args(Communication):
         refuse(devices, gpu, wrong, "one GPU finds strongly connected components alone")
 

@@ -23,8 +23,9 @@ class RunStatistics:
     :param solver: the execution that ran: ``"asynchronous"`` (workers and mailboxes), ``"delta-stepping"``
         (the same on one device whose threads share memory), ``"bulk-synchronous"`` (vertex programs in
         supersteps), ``"direction-optimizing"`` (BFS, SSSP), ``"pull"`` (PageRank), ``"brandes"``
-        (betweenness), ``"bit-parallel"`` or ``"side by side"`` (searches from many sources at once, in the
-        bits of words or each on its own), ``"depth-first"``, ``"forward-backward"`` or ``"least ids"``
+        (betweenness), ``"bit-parallel"``, ``"contracted"`` or ``"side by side"`` (searches from many
+        sources at once, in the bits of words, over a contracted graph, or each on its own),
+        ``"depth-first"``, ``"forward-backward"`` or ``"least ids"``
         (strong components), ``"one thread"`` or ``"generation by generation"`` (topological
         generations), ``"peeling"`` (core and truss numbers), ``"oriented by degree"`` (triangles),
         ``"intersections"`` (similarity),
@@ -34,8 +35,8 @@ class RunStatistics:
         (rows to GPUs), ``number`` and ``rows`` (the same for supersteps: positions, and rows in them),
         ``compile``, ``run`` (on GPUs, what is around the kernels), ``kernel`` (GPUs only), ``exchange``
         (what the host copied between GPUs that are no peers, superstep by superstep), ``overflow``
-        (betweenness on GPUs that was given up for the CPU's wider numbers), ``gather``, ``predecessors``,
-        ``verify``; no time is in two of them
+        (betweenness on GPUs that was given up for the CPU's wider numbers), ``contract`` (finding the
+        contracted graph, or making it), ``gather``, ``predecessors``, ``verify``; no time is in two of them
     :param processed_items: work-items taken from a queue
     :param useless_items: those whose value had been improved meanwhile; GPUs do not look
         where rows are packed, and count only those beyond the limit

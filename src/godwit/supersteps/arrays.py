@@ -124,3 +124,15 @@ class DeviceArray:
                 self._buffers.pop(device).close()
             if device in self._pinned:
                 self._pinned.pop(device).close()
+
+
+class ArraysByName(dict[tuple[str, int], DeviceArray]):
+    """Arrays by name and number; one that is not there yet is added, without buffers."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        super().__init__()
+        self._placement = placement
+
+    def __missing__(self, key: tuple[str, int]) -> DeviceArray:
+        array = self[key] = DeviceArray(self._placement)
+        return array

@@ -6,7 +6,7 @@ for making and closing a placement, its GPUs are used under :meth:`StepPlacement
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from time import perf_counter
@@ -25,7 +25,7 @@ from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
-from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.arrays import ArraysByName, DeviceArray, StepPart
 from godwit.supersteps.halos import HaloBuilder, Halos, make_subscriber_masks
 from godwit.supersteps.rows import (
     Direction,
@@ -40,7 +40,7 @@ from godwit.supersteps.rows import (
     positions_on,
 )
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import CLOSED, GpuEndpoints, require_room
+from godwit.worker.cuda.placement import CLOSED, GpuEndpoints, Plan, require_room
 
 Kept = TypeVar("Kept")
 Outcome = TypeVar("Outcome")
@@ -105,6 +105,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._hub_rows: list[HubRows] | None = None
         self._first_neighbours = DeviceArray(self)
         self._kept: dict[Any, Any] = {}
+        self._arrays: dict[str, ArraysByName] = {}
         begin = perf_counter()
         if numbering is None:
             numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
@@ -155,6 +156,10 @@ class StepPlacement(GpuEndpoints[StepPart]):
             self._kept[kind] = kind(self)
         made: Kept = self._kept[kind]
         return made
+
+    def arrays(self, owner: str) -> ArraysByName:
+        """Return the arrays of an algorithm, which are kept between queries."""
+        return self._arrays.setdefault(owner, ArraysByName(self))
 
     def reserve(self, *needs: tuple[DeviceArray, Sequence[int]]) -> None:
         """Allocate arrays, or enlarge them.
@@ -380,6 +385,18 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._runs_on_copies += 1
         return outcome
 
+    def run_on_shares(
+        self, shares: int, run: Callable[[StepPlacement | StepCopies], Outcome]
+    ) -> Outcome:
+        """Return what a function returns for the only device, or for copies on several GPUs.
+
+        :param shares: of the work, each of which is large enough for a GPU
+        :raises GraphTooLargeError: copies do not fit
+        """
+        if len(self.parts) == 1:
+            return run(self)
+        return self.run_on_copies(min(len(set(self.indexes)), max(1, shares)), run)
+
     def run_on_first(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
         """Return what a function returns for the whole graph on one GPU, of several on the first.
 
@@ -450,6 +467,14 @@ class StepCopies:
     def capacity(self) -> int:
         """Number of positions of a part."""
         return self.placements[0].capacity
+
+    def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
+        """Return a plan that points to the arrays of all copies, and is kept with the first.
+
+        Parameters as of :meth:`StepPlacement.plan`.
+        """
+        first, *others = self.placements
+        return first.plan((key, *(other.version for other in others)), make)
 
     def sharing(self, index: int) -> int:
         """Return the number of endpoints on a GPU."""

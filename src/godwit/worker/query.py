@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from godwit import config
 from godwit.errors import InputError, shown
@@ -22,6 +22,7 @@ from godwit.placement import (
     place_for_one_query,
 )
 from godwit.public import public
+from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
@@ -97,19 +98,22 @@ def devices_for_one_query(
     graph: GraphArgument,
     devices: DevicesArgument,
     options: SolverOptions,
-    core_ns: float,
+    core_ns: float | SearchTime,
     *,
     scales: bool = True,
 ) -> DevicesArgument:
-    """Return the devices of an argument; for None all cores, if they are done before a GPU begins.
+    """Return the devices of an argument; for None all cores, if they are done before a GPU could begin.
 
     A graph that is placed, or options that ask for a GPU, leave the argument as it is.
 
-    :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph
-    :param scales: further cores share this time; otherwise it is that of all cores
+    :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph, or for each
+        vertex and each arc
+    :param scales: True if the cores of the CPU share this work, False if one core alone is as fast as all
     """
     if devices is not None or not isinstance(graph, Graph) or options.asks_for_gpu:
         return devices
+    if isinstance(core_ns, SearchTime):
+        core_ns = 1e9 * core_ns.seconds(graph) / max(1, graph.arc_count)
     cores = config.thread_count() if scales else 1
     return "cpu" if cores_are_sooner(graph, core_ns / cores) else None
 
@@ -131,7 +135,7 @@ def placed_for_query(
 
 @dataclass(frozen=True)
 class SearchTime:
-    """What all cores take for a search of a narrow graph, of which they visit all vertices and arcs.
+    """The time of a search on the CPU, which visits all vertices and arcs of a graph.
 
     :param vertex_ns: nanoseconds for each vertex
     :param arc_ns: nanoseconds for each arc
@@ -177,6 +181,19 @@ def on_gpus_unless_slow(
     return run(placed.on_cores(), options)
 
 
+def _placed_on_gpus(graph: GraphArgument, devices: DevicesArgument) -> PlacedGraph | None:
+    """Return the graph placed on GPUs, by the caller or here; None if the CPU is to compute."""
+    if isinstance(graph, PlacedGraph):
+        graph.check_open()
+        on_gpus = devices is None and graph.context.devices[0].kind == "cuda"
+        return graph if on_gpus else None
+    if isinstance(graph, Graph):
+        chosen = _gpus_or_cores(default_step_devices(graph) if devices is None else devices)
+        if chosen[0].kind == "cuda":
+            return place_for_one_query(graph, [device.name for device in chosen], None)
+    return None
+
+
 @contextmanager
 def on_gpus_or_cores(
     graph: GraphArgument, devices: DevicesArgument, what: str
@@ -187,19 +204,67 @@ def on_gpus_or_cores(
 
     :param what: name of the algorithm in error messages
     """
-    if isinstance(graph, PlacedGraph):
-        graph.check_open()
-        if devices is None and graph.context.devices[0].kind == "cuda":
-            yield graph.graph, graph.context.devices[0], graph
-            return
-    elif isinstance(graph, Graph):
-        names = default_step_devices(graph) if devices is None else devices
-        chosen = _gpus_or_cores(names)
-        if chosen[0].kind == "cuda":
-            with place_for_one_query(graph, [device.name for device in chosen], None) as placed:
-                yield graph, chosen[0], placed
-            return
-    yield (*on_cores(graph, devices, what), None)
+    placed = _placed_on_gpus(graph, devices)
+    if placed is None:
+        yield (*on_cores(graph, devices, what), None)
+    elif placed is graph:
+        yield placed.graph, placed.context.devices[0], placed
+    else:
+        with placed:
+            yield placed.graph, placed.context.devices[0], placed
+
+
+class DeviceQuery:
+    """A query with checked options, on GPUs or on one device of the CPU, while the block lasts.
+
+    At its end the time of a placement that was made for this query is added to the statistics.
+
+    :param name: name of the function in error messages
+    :param solver: of the statistics
+    :param what: the algorithm in messages about options; None: the name
+    :param takes: of the options that not all algorithms take, those that this one does
+    :ivar graph: the graph
+    :ivar device: the CPU's device, or the first GPU
+    :ivar placed: the graph on its GPUs; None: the CPU computes
+    :ivar statistics: of the query; whoever runs it elsewhere puts others in their place
+    """
+
+    def __init__(
+        self,
+        graph: GraphArgument,
+        devices: DevicesArgument,
+        name: str,
+        solver: str,
+        options: SolverOptions,
+        *,
+        what: str | None = None,
+        takes: Sequence[str] = OF_STEPS,
+    ) -> None:
+        self._given = graph
+        self.placed = placed = _placed_on_gpus(graph, devices)
+        try:
+            used: tuple[Device, ...]
+            if placed is None:
+                self.graph, self.device = on_cores(graph, devices, name)
+                used = (self.device,)
+            else:
+                used = placed.context.devices
+                self.graph, self.device = placed.graph, used[0]
+            check_options(used, options.gpu, what or name, takes)
+            self.statistics = RunStatistics(tuple([one.name for one in used]), solver)
+        except BaseException:
+            if placed is not None and placed is not graph:
+                placed.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.placed is not None and self.placed is not self._given:
+            if kind is None:
+                add_placement(self.statistics, self.placed, self._given)
+            self.placed.close()
 
 
 def on_cores(graph: GraphArgument, devices: DevicesArgument, what: str) -> tuple[Graph, Device]:

@@ -34,7 +34,7 @@ __device__ __forceinline__ void warp_push(Bfs &bfs, const Id *targets, const i64
     for (u32 i = 0; i < ARCS; i++) {
         is_new[i] &= !(before[i] >> (target[i] & 31) & 1);
         i64 index = static_cast<i64>(target[i]) - bfs.first();
-        // The bit of another device's vertex, here, says that its owner gets a message.
+        // In this device's `visited`, the bit of another device's vertex says that its owner is told.
         if (is_new[i] && (index < 0 || index >= bfs.stage.capacity)) {
             set_bits(bfs.arguments.remote[bfs.stage.device] + (target[i] >> 5),
                      1u << (target[i] & 31));
@@ -54,7 +54,7 @@ __device__ __forceinline__ void warp_push(Bfs &bfs, const Id *targets, const i64
     }
 }
 
-// The visitor of a schedule.
+// What a schedule calls with the arcs that it has assigned to the lanes of a warp.
 struct Push {
     Bfs &bfs;
     const Id *targets;
@@ -97,6 +97,7 @@ __device__ __forceinline__ void team_push_hubs(Bfs &bfs, u32 next) {
     }
 }
 
+// Push along the rows of all vertices in the frontier.
 __device__ __forceinline__ void team_push(Bfs &bfs) {
     u32 current = static_cast<u32>(bfs.state[QUEUE_INDEX]), next = current ^ 1;
     const u32 *queue = bfs.arguments.queue[current];

@@ -23,13 +23,12 @@ from godwit.graph.foreign import not_a_graph
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
-from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions
+from godwit.supersteps.first_gpu import run_on_first_gpu_with_room
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 _LARGEST_DEGREE = np.iinfo(np.int32).max
@@ -79,26 +78,25 @@ def core_number(
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     with (
         recorded(trace, "core numbers"),
-        on_gpus_or_cores(graph, devices, "core_number") as (plain, device, placed),
+        DeviceQuery(
+            graph, devices, "core_number", "peeling", options, what="core numbers"
+        ) as query,
     ):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, "core numbers", OF_STEPS)
+        plain, statistics = query.graph, query.statistics
         _check_degrees(plain)
-        statistics = RunStatistics(tuple(one.name for one in used), "peeling")
         if plain.vertex_count == 0:
             core: Any = np.empty(0, np.int32)
-        elif placed is not None:
-            core, statistics = _on_gpus(placed, statistics, options)
+        elif query.placed is not None:
+            core = _on_gpus(query, query.placed, options)
         else:
             poll = make_poll(options)
             with statistics.phase("run"):
-                core, rounds = core_numbers_on_cores(plain, device.threads, poll)
-            statistics.rounds = np.array([rounds], np.int64)
-            statistics.processed_items = np.array([plain.vertex_count], np.int64)
-            statistics.arcs_relaxed = np.array([plain.arc_count * (1 + plain.directed)], np.int64)
-        if placed is not None:
-            add_placement(statistics, placed, graph)
-        return CoreResult(plain, core, statistics, options.location)
+                core, statistics.rounds[0] = core_numbers_on_cores(
+                    plain, query.device.threads, poll
+                )
+            statistics.processed_items[0] = plain.vertex_count
+            statistics.arcs_relaxed[0] = plain.arc_count * (1 + plain.directed)
+        return CoreResult(plain, core, query.statistics, options.location)
 
 
 @public
@@ -192,24 +190,18 @@ def _check_degrees(graph: Graph) -> None:
         )
 
 
-def _on_gpus(
-    placed: PlacedGraph, statistics: RunStatistics, options: SolverOptions
-) -> tuple[Any, RunStatistics]:
+def _on_gpus(query: DeviceQuery, placed: PlacedGraph, options: SolverOptions) -> Any:
     """Return core numbers, computed on the first GPU, or by a step program on several."""
     from godwit.algorithms.core.cuda import core_numbers_on_gpu
 
     placed.check_all_duplicated("core numbers are computed")
     poll = make_poll(options)
-    steps = place_positions(placed)
-    with statistics.phase("run"):
-        outcome = steps.run_on_first_with_room(
-            lambda whole: core_numbers_on_gpu(whole, options.gpu, options.location, poll)
-        )
-    if outcome is None:
-        return core_numbers_by_steps(placed, options)
-    statistics.begin_on(statistics.devices[:1])
-    statistics.split_run(outcome.seconds)
-    statistics.rounds = np.array([outcome.supersteps], np.int64)
-    statistics.processed_items = np.array([outcome.removed], np.int64)
-    statistics.arcs_relaxed = np.array([outcome.visited], np.int64)
-    return outcome.core, statistics
+    outcome = run_on_first_gpu_with_room(
+        placed,
+        query.statistics,
+        lambda whole: core_numbers_on_gpu(whole, options.gpu, options.location, poll),
+    )
+    if outcome is not None:
+        return outcome.values
+    core, query.statistics = core_numbers_by_steps(placed, options)
+    return core

@@ -1,9 +1,9 @@
 """Distances from many sources: a matrix, and sums over its rows or columns without the matrix.
 
 Numbers of arcs are found by searches from many sources at once, in the bits of words; lengths by weights,
-and numbers of arcs in graphs with many levels, by searches side by side. Sources are shared out over the
-threads of the CPU (cpu.py) or over GPUs (cuda.py). Each row is what :func:`godwit.bfs` or
-:func:`godwit.sssp` returns.
+and numbers of arcs in graphs with many levels, by searches side by side, or by sweeps over a contracted
+graph (contraction.py). Sources are shared out over the threads of the CPU (cpu.py) or over GPUs
+(cuda.py). Each row is what :func:`godwit.bfs` or :func:`godwit.sssp` returns.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ def distances(
     Row i is what :func:`bfs`, or by weights :func:`sssp`, returns for source i. One call takes many sources
     in much less time than a call for each. Numbers of arcs are found for 64 or more sources at once, in the
     bits of words (Then et al., PVLDB 8, 2014); lengths by searches side by side, of which each thread of
-    the CPU, or each block of threads of a GPU, does one. Several GPUs share the sources, each with the
-    whole graph.
+    the CPU, or each block of threads of a GPU, does one. For many sources, a road network with integer
+    weights is contracted first, once, and then swept over (PHAST, Delling et al., IPDPS 2011). Several GPUs
+    share the sources, each with the whole graph.
 
     :param sources: a vertex, or several, by id as for :func:`bfs`: a row for each, in the order given; of a
         set, in the order of its iteration. A vertex may be given several times

@@ -1,7 +1,8 @@
 """Distances from many sources on the CPU: sources are shared out over threads.
 
 By arcs, each thread searches from up to 64 or 256 sources at once, in the bits of words (bits.py); by
-weights, and in graphs with many levels, from one source at a time (single_source.py).
+weights, and in graphs with many levels, from one source at a time (single_source.py), or by integer weights
+from 16 at once, if the graph is contracted (sweeps.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.distances import bits, single_source
+from godwit.algorithms.distances import bits, single_source, sweeps
+from godwit.algorithms.distances.contraction import Contraction, contraction_of
 from godwit.algorithms.distances.query import (
     HOP_FIELDS,
     LARGEST,
@@ -33,6 +35,8 @@ _WIDE_WORDS = 4
 """Words of bits of a vertex, where there are enough sources."""
 _WIDE_SOURCES = 256
 """Sources a thread that are enough."""
+_MANY_SOURCES = 64
+"""Sources from which contracting a graph pays."""
 _DEEP_LEVELS = 128
 """Levels of a search from the vertex of highest degree from which a graph is deep."""
 _DEEP_ARCS = 1 << 20
@@ -54,12 +58,15 @@ class CpuSearches:
         self._threads = threads
         self._poll = poll
         self._reached = 0  # pairs of a source and a vertex that it reaches
-        self._visits = 0  # of arcs, counted once for all sources of a search in bits
+        self._visits = 0  # of arcs, counted once for all sources that are searched from together
+        self._contracted = False
 
     def report(self, statistics: RunStatistics) -> None:
         """Add the counts of all runs to statistics."""
         statistics.processed_items = np.array([self._reached], np.int64)
         statistics.arcs_relaxed = np.array([self._visits], np.int64)
+        if self._contracted:
+            statistics.solver = "contracted"
 
     def distances(self, query: DistanceQuery) -> Array:
         """Return the matrix of distances: (k, t), with a row per source.
@@ -76,8 +83,13 @@ class CpuSearches:
             matrix.fill(query.unreached)
             self._search_in_bits(query, "matrix", matrix)
         else:
-            self._search_singly(query, matrix, None)
-            query.check_overflow(matrix)
+            contraction = None
+            if query.weighted:
+                contraction = contraction_of(query, _MANY_SOURCES, self._poll)
+            self._contracted = contraction is not None and self._sweep(query, matrix, contraction)
+            if not self._contracted:
+                self._search_singly(query, matrix, None)
+                query.check_overflow(matrix)
         return matrix
 
     def sums_by_source(self, query: DistanceQuery) -> DistanceSums:
@@ -168,6 +180,35 @@ class CpuSearches:
         assert results is not None
         return results
 
+    def _sweep(self, query: DistanceQuery, matrix: Array, contraction: Contraction) -> bool:
+        """Fill in the matrix by sweeps over a contracted graph; return False if a distance has no room."""
+        n, position = query.graph.vertex_count, contraction.position
+        parts = -(-len(query.sources) // sweeps.LANES)
+        each = 4 * sweeps.LANES * n + 8 * contraction.core_size
+        threads = self._affordable_threads(query, parts, each)
+        arguments = (
+            contraction.core_size, contraction.offsets, contraction.heads, contraction.up,
+            contraction.down, position[query.sources],
+            position if query.targets is None else position[query.targets], matrix,
+            matrix.dtype.type(query.unreached),
+        )  # fmt: skip
+        per_thread = [
+            (np.empty((n, sweeps.LANES), np.uint32), np.empty(contraction.core_size, np.int64))
+            for _ in range(threads)
+        ]
+        before = None if self._poll is None else self._poll.before
+        counts = self._reached, self._visits
+        found = self._run(
+            sweeps.sweep, arguments, per_thread, len(query.sources), brief=_is_brief(query, parts)
+        )
+        if not any(found):
+            return True
+        contraction.has_room = False
+        self._reached, self._visits = counts
+        if self._poll is not None and before is not None:
+            self._poll.before = before
+        return False
+
     def _search_singly(
         self, query: DistanceQuery, matrix: Array | None, sums: Array | None
     ) -> None:
@@ -200,8 +241,8 @@ class CpuSearches:
         count: int,
         *,
         brief: bool,
-    ) -> None:
-        """Run a kernel on a thread for each entry of ``per_thread``.
+    ) -> list[Any]:
+        """Run a kernel on a thread for each entry of ``per_thread``; return what each returns.
 
         :param brief: it takes milliseconds; see :func:`godwit.runtime.cpu.team.borrowed_team`
         """
@@ -214,12 +255,13 @@ class CpuSearches:
                 (search, (rank, size, control, *arguments, *own, tallies[rank]))
                 for rank, own in enumerate(per_thread)
             ]
-            team.run(tasks, control, report)
+            found: list[Any] = team.run(tasks, control, report)
         for reached, visits in tallies[:, :2].tolist():
             self._reached += reached
             self._visits += visits
         if poll is not None:
             poll.before += count
+        return found
 
 
 def _is_brief(query: DistanceQuery, parts: int) -> bool:

@@ -1,9 +1,10 @@
-"""Distances from many sources on GPUs: arguments of hops.cuh and lengths.cuh, which it runs; results.
+"""Distances from many sources on GPUs: arguments of hops.cuh, sweeps.cuh and lengths.cuh; results.
 
 Each GPU has the whole graph and a share of the sources. By arcs, all its blocks search from many sources at
-once, in the bits of lines; by weights, and in graphs with many levels, each block searches from a source of
-its own. Distances are computed in rows by position, as many at a time as there is memory for, and delivered
-from there: in the order of vertices or targets, or as sums.
+once, in the bits of lines; by weights, and in graphs with many levels, they sweep over a contracted graph
+(contraction.py), or, if there is none, each block searches from a source of its own. Distances are computed
+by position, for as many sources at a time as there is memory for, and delivered from there: in the order of
+vertices or targets, or as sums.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.distances.contraction import Contraction, contraction_of
 from godwit.algorithms.distances.cpu import in_bits
 from godwit.algorithms.distances.query import (
     HOP_FIELDS,
@@ -53,11 +56,15 @@ from godwit.supersteps.run import (
 
 Placed = StepPlacement | StepCopies
 
-LINES = (32, 8, 2)
-"""Words of a line: a batch has 32 sources for each."""
+LINES = (16, 4, 1)
+"""Words of a line: a batch has 64 sources for each."""
+PLANES = 8
+"""Bits of a level's number while levels are recorded."""
 SEARCH_THREADS = 256
 """Threads of a block that searches from a source of its own."""
 
+_MANY_SOURCES = 1024
+"""Sources from which contracting a graph pays."""
 _LEAST_SHARE = 64
 """Sources that pay for copying the whole graph to another GPU."""
 _LEAST_FILLED = 2
@@ -81,14 +88,13 @@ HOPS_ARGUMENTS = np.dtype(
         ("out", ROWS),
         ("in", ROWS),
         ("sources", np.uint64),
-        ("seen", np.uint64),
-        ("bits", np.uint64, 2),
+        ("lines", np.uint64, 2),
+        ("planes", np.uint64),
         ("queued", np.uint64),
         ("united", np.uint64),
         ("queue", np.uint64, 2),
         ("left_rows", np.uint64),
         ("vertex_sums", np.uint64),
-        ("matrix", np.uint64),
         *_ROW_FIELDS,
         ("wanted_count", np.uint64),
         ("column_count", np.int64),
@@ -127,11 +133,30 @@ LENGTHS_ARGUMENTS = np.dtype(
 )
 """``Arguments`` of lengths.cuh."""
 
+SWEEPS_ARGUMENTS = np.dtype(
+    [
+        ("stage", STAGE),
+        ("levels", np.uint64),
+        ("offsets", np.uint64),
+        ("heads", np.uint64),
+        ("up", np.uint64),
+        ("down", np.uint64),
+        ("sources", np.uint64),
+        ("matrix", np.uint64),
+        ("stamps", np.uint64),
+        *_ROW_FIELDS,
+        ("column_count", np.int64),
+        ("vertex_count", np.int64),
+        ("level_count", np.uint64),
+    ]
+)
+"""``Arguments`` of sweeps.cuh."""
+
 
 class HopsPhase(IntEnum):
     """Phases of hops.cuh."""
 
-    BEGIN, PUSH, PULL, QUEUE, DELIVER, SUM = range(6)
+    BEGIN, CLEAR, PUSH, SPREAD, PULL, QUEUE, DELIVER, SUM = range(8)
 
 
 class HopsWord(IntEnum):
@@ -152,6 +177,18 @@ class LengthsWord(IntEnum):
     ALL_VISITED, ALL_FOUND = 1, 2
 
 
+class SweepsPhase(IntEnum):
+    """Phases of sweeps.cuh."""
+
+    BEGIN, CLIMB, CORE, DESCEND, DELIVER, SUM = range(6)
+
+
+class SweepsWord(IntEnum):
+    """Words of the state of sweeps.cuh that are read when a run has ended."""
+
+    ALL_VISITED, ALL_FOUND, ALL_TOO_FAR = 1, 2, 3
+
+
 def hops_source(id_dtype: np.dtype[Any], lanes: int, *, by_vertex: bool) -> str:
     """Return the source of the kernel that searches in bits.
 
@@ -165,7 +202,8 @@ def hops_source(id_dtype: np.dtype[Any], lanes: int, *, by_vertex: bool) -> str:
         enums=(HopsPhase, HopsWord),
         work="grid_hops",
     )
-    return f"#define LANES {lanes}u\n#define BY_VERTEX {str(by_vertex).lower()}\n{text}"
+    names = {"LANES": f"{lanes}u", "PLANES": f"{PLANES}u", "BY_VERTEX": str(by_vertex).lower()}
+    return "".join(f"#define {name} {value}\n" for name, value in names.items()) + text
 
 
 def lengths_source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) -> str:
@@ -187,11 +225,24 @@ def lengths_source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) 
     return f"#define UNIT_LENGTHS {str(weight_dtype is None).lower()}\n{text}"
 
 
+def sweeps_source(id_dtype: np.dtype[Any], *, weighted: bool) -> str:
+    """Return the source of the kernel that sweeps over a contracted graph."""
+    result = np.dtype(np.int64 if weighted else np.int32)
+    return step_source(
+        "algorithms/distances/sweeps.cuh",
+        SWEEPS_ARGUMENTS,
+        types={"Id": c_type(id_dtype), "Result": c_type(result)},
+        enums=(SweepsPhase, SweepsWord),
+        work="grid_sweeps",
+    )
+
+
 class SearchArrays:
     """The arrays of searches, kept on the devices between queries."""
 
     def __init__(self, placement: StepPlacement) -> None:
-        self.lines = tuple(DeviceArray(placement) for _ in range(3))
+        self.lines = tuple(DeviceArray(placement) for _ in range(2))
+        self.planes = DeviceArray(placement)
         self.queued = DeviceArray(placement)
         self.united = DeviceArray(placement)
         self.queues = tuple(DeviceArray(placement) for _ in range(2))
@@ -203,6 +254,11 @@ class SearchArrays:
         self.matrix = DeviceArray(placement)
         self.results = DeviceArray(placement)
         self.source_sums = DeviceArray(placement)
+        self.stamps = DeviceArray(placement)
+        self.contractions = {
+            weighted: tuple(DeviceArray(placement) for _ in range(6)) for weighted in (False, True)
+        }
+        """Levels, offsets, heads, lengths up and down, and positions."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +303,7 @@ class GpuSearches:
         devices = len(placed.context.devices)
         self._reached, self._visits, self._steps = np.zeros((3, devices), np.int64)
         self._seconds: dict[str, float] = {}
+        self._contracted = False
 
     def report(self, statistics: RunStatistics) -> None:
         """Add the seconds and counts of all runs to statistics."""
@@ -254,6 +311,8 @@ class GpuSearches:
         statistics.processed_items = self._reached
         statistics.arcs_relaxed = self._visits
         statistics.rounds = self._steps
+        if self._contracted:
+            statistics.solver = "contracted"
 
     def distances(self, query: DistanceQuery) -> Any:
         """Return the matrix of distances: (k, t), with a row per source.
@@ -278,9 +337,10 @@ class GpuSearches:
                 found = arrays.source_sums[part].download(np.int64, piece.count * _FIELDS)
                 fields[piece.begin : piece.end] = found.reshape(-1, _FIELDS)
 
+        are_integers = not query.weighted
         if len(fields):
-            self._run(query, "sums", take)
-        if not query.weighted:
+            are_integers |= self._run(query, "sums", take) is not None
+        if are_integers:
             return DistanceSums.of_hops(fields)
         counts, sums = fields[:, 0], fields.view(np.float64)[:, :LENGTH_FIELDS].copy()
         sums[:, 0] = counts
@@ -305,10 +365,11 @@ class GpuSearches:
             self._run(query, "vertices", take)
         return DistanceSums.of_hops(fields)
 
-    def _run(self, query: DistanceQuery, form: str, take: Take) -> None:
+    def _run(self, query: DistanceQuery, form: str, take: Take) -> Contraction | None:
         """Search from all sources of a query, and have results taken.
 
         :param form: of results: ``"matrix"``, ``"sums"`` of rows, or sums of ``"vertices"``
+        :returns: the contraction that was used, if any
         """
         placed = self._placed
         if query.rows is not placed.graph:
@@ -320,39 +381,77 @@ class GpuSearches:
                 f"fewer than {1 << 32:,}"
             )
 
+        begin = perf_counter()
+        contraction = None if in_bits(query) else contraction_of(query, _MANY_SOURCES, self._poll)
+        if contraction is not None:
+            self._seconds["contract"] = self._seconds.get("contract", 0.0) + perf_counter() - begin
+
         def run(target: Placed) -> None:
-            self._run_on(target, query, form, take)
+            self._run_on(target, query, form, take, contraction)
 
-        if len(placement.parts) == 1:
-            run(placement)
-        else:
-            gpus = len(set(placement.indexes))
-            placement.run_on_copies(min(gpus, max(1, len(query.sources) // _LEAST_SHARE)), run)
+        def run_all() -> None:
+            if len(placement.parts) == 1:
+                run(placement)
+            else:
+                gpus = len(set(placement.indexes))
+                placement.run_on_copies(min(gpus, max(1, len(query.sources) // _LEAST_SHARE)), run)
 
-    def _run_on(self, target: Placed, query: DistanceQuery, form: str, take: Take) -> None:
+        counted = None if self._poll is None else self._poll.before
+        run_all()
+        if contraction is not None and not contraction.has_room:
+            contraction = None
+            if self._poll is not None and counted is not None:
+                self._poll.before = counted
+            run_all()
+        self._contracted = contraction is not None
+        return contraction
+
+    def _run_on(
+        self,
+        target: Placed,
+        query: DistanceQuery,
+        form: str,
+        take: Take,
+        contraction: Contraction | None,
+    ) -> None:
+        """Search on some devices; ends early if the contraction turns out to have no room."""
         first, *others = target.placements
         share = -(-len(query.sources) // len(target.parts))
         lanes = _lanes(target, share, form) if in_bits(query) else 0
         # A plan points to the arrays of all placements, and is kept with the first.
         versions = tuple(other.version for other in others)
-        key = ("distances", lanes, form == "vertices", query.weighted, self._gpu, versions)
+        way = lanes if contraction is None else "contracted"
+        key = ("distances", way, form == "vertices", query.weighted, self._gpu, versions)
         with target.held():
-            plan = first.plan(key, lambda: self._make_plan(target, query, form, lanes))
+            plan = first.plan(key, lambda: self._make_plan(target, query, form, lanes, contraction))
             plan.begin(query, form, share, take if isinstance(take, _Matrix) else None)
             for pieces in plan.pieces(len(query.sources), share):
                 plan.ask(pieces)
                 kernel_s = plan.run(poll=self._poll)
                 self._seconds["kernel"] = self._seconds.get("kernel", 0.0) + kernel_s
                 self._count(plan)
+                if (
+                    contraction is not None
+                    and plan.controls()["state"][:, SweepsWord.ALL_TOO_FAR].any()
+                ):
+                    contraction.has_room = False
+                    return
                 take(plan, pieces)
                 if self._poll is not None:
                     self._poll.before += sum(piece.count for piece in pieces)
 
     def _make_plan(
-        self, target: Placed, query: DistanceQuery, form: str, lanes: int
+        self,
+        target: Placed,
+        query: DistanceQuery,
+        form: str,
+        lanes: int,
+        contraction: Contraction | None,
     ) -> _SearchPlan:
         made: _SearchPlan
-        if lanes:
+        if contraction is not None:
+            made = _SweepsPlan(target, contraction, self._gpu, weighted=query.weighted)
+        elif lanes:
             made = _HopsPlan(target, lanes, self._gpu, by_vertex=form == "vertices")
         else:
             made = _LengthsPlan(target, self._gpu, weighted=query.weighted)
@@ -422,11 +521,13 @@ def _lanes(target: Placed, share: int, form: str) -> int:
     if form == "vertices":
         return LINES[0]
     for lanes in LINES[:-1]:
-        lines = 4 * lanes * 3 * target.capacity
+        if share * _LEAST_FILLED < 64 * lanes:
+            continue
+        lines = 8 * lanes * (2 + PLANES) * target.capacity
         fits = all(
             lines <= memory.free_memory_bytes(part.index) // _MEMORY_SHARE for part in target.parts
         )
-        if fits and share * _LEAST_FILLED >= 32 * lanes:
+        if fits:
             return lanes
     return LINES[-1]
 
@@ -446,6 +547,8 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
     """Word of the state with the number of arcs, or of vertices, that were visited."""
     item_bytes: int
     """Bytes of a distance while it is computed."""
+    together = 1
+    """Rows that are computed together: there is room for a multiple of them."""
 
     def __init__(
         self, target: Placed, text: str, arguments: Array, gpu: GpuOptions, threads: int
@@ -476,7 +579,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
         :raises GraphTooLargeError: need against free
         """
         first = self.first
-        positions = first.numbering.position[query.sources]
+        positions = self.positions_of(query.sources)
         if positions.nbytes > self._sources.nbytes:
             self._sources.close()
             self._sources = PinnedBuffer(positions.nbytes)
@@ -490,13 +593,12 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
             self._writes = [matrix.address_on(part.index) for part in self.placement.parts]
         columns = wanted = None
         if query.targets is not None:
-            columns = first.numbering.position[query.targets]
+            columns = self.positions_of(query.targets)
             marks = np.zeros(-(-first.capacity // 32) * 32, np.bool_)
             marks[columns] = True
             wanted = np.packbits(marks, bitorder="little")
         arguments = self.arguments
         arguments["column_count"] = self.column_count
-        arguments["limit"] = _limit_word(query)
         for number, (owner, arrays, part) in enumerate(
             zip(self._owners, self._arrays, self.placement.parts, strict=True)
         ):
@@ -510,7 +612,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
                     array[part].upload(values)
                     own[name] = array[part].pointer
             elif form == "matrix":
-                own["columns"] = owner.positions()[0].pointer
+                own["columns"] = self.all_positions(number)
         self.begin_kind(query)
         if form != "vertices":
             self._rows_at_once = min(
@@ -524,6 +626,14 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
         """Write the other arguments of a query."""
         raise NotImplementedError
 
+    def positions_of(self, vertices: Array) -> Array:
+        """Return the positions that the kernel has for vertices, as ids."""
+        return self.first.numbering.position[vertices]
+
+    def all_positions(self, number: int) -> int:
+        """Return the address of the positions of all vertices on a device."""
+        return self._owners[number].positions()[0].pointer
+
     def _row_bytes(self, number: int) -> tuple[int, int, int]:
         """Return the bytes of a row in the matrix, in the results of a device, and of its sums."""
         results = self.column_count * self._item * (self._form == "matrix")
@@ -534,22 +644,27 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
     def _affordable_rows(self, number: int) -> int:
         """Return the rows that fit into a part of a device's memory, at least one."""
         part, arrays = self.placement.parts[number], self._arrays[number]
+        each = sum(self._row_bytes(number))
+        if each == 0:
+            return 1 << 62  # they need nothing
         kept = arrays.matrix.nbytes(part) + arrays.results.nbytes(part)
         free = (memory.free_memory_bytes(part.index) + kept) // _MEMORY_SHARE
-        return max(1, free // sum(self._row_bytes(number)))
+        return max(1, free // each)
 
     def _make_rows(self, rows: int) -> None:
+        computed = -(-rows // self.together) * self.together
         for number, (owner, arrays, part) in enumerate(
             zip(self._owners, self._arrays, self.placement.parts, strict=True)
         ):
             of_matrix, of_results, of_sums = self._row_bytes(number)
             owner.reserve(
-                (arrays.matrix, [rows * of_matrix]),
+                (arrays.matrix, [max(1, computed * of_matrix)]),
                 (arrays.results, [max(1, rows * of_results)]),
                 (arrays.source_sums, [max(1, rows * of_sums)]),
             )
             own = self.arguments[number]
-            own["matrix"] = arrays.matrix[part].pointer
+            if of_matrix:
+                own["matrix"] = arrays.matrix[part].pointer
             own["results"] = arrays.results[part].pointer if of_results else 0
             own["source_sums"] = arrays.source_sums[part].pointer if of_sums else 0
 
@@ -586,7 +701,7 @@ class _HopsPlan(_SearchPlan):
     """Searches in the bits of lines."""
 
     found_word, visited_word = HopsWord.ALL_FOUND, HopsWord.ALL_VISITED
-    item_bytes = 4
+    item_bytes = 0  # they are in planes
 
     def __init__(self, target: Placed, lanes: int, gpu: GpuOptions, *, by_vertex: bool) -> None:
         text = hops_source(target.placements[0].id_dtype, lanes, by_vertex=by_vertex)
@@ -608,25 +723,26 @@ class _HopsPlan(_SearchPlan):
         sliced = int(in_rows.classes[RowClass.CLASS_BLOCK])
         left = left_rows_bytes("mixed", out_rows, owned)
         owner.reserve(
-            *((line, [4 * lanes * owned]) for line in arrays.lines),
+            *((line, [8 * lanes * owned]) for line in arrays.lines),
+            (arrays.planes, [1 if by_vertex else 8 * lanes * PLANES * owned]),
             *((queue, [ids * (owned + 1)]) for queue in arrays.queues),
             (arrays.queued, [owned // 8 + 4]),
-            (arrays.united, [max(1, 4 * lanes * sliced)]),
+            (arrays.united, [max(1, 8 * lanes * sliced)]),
             (arrays.left_rows, [left]),
             (arrays.vertex_sums, [8 * _FIELDS * owned * by_vertex or 1]),
         )
         point_rows(own["out"], out_rows)
         point_rows(own["in"], in_rows)
-        seen, *bits = (line[part].pointer for line in arrays.lines)
-        own["seen"], own["bits"] = seen, bits
+        own["lines"] = [line[part].pointer for line in arrays.lines]
         own["queue"] = [queue[part].pointer for queue in arrays.queues]
-        for name in ("queued", "united", "left_rows", "vertex_sums"):
+        for name in ("planes", "queued", "united", "left_rows", "vertex_sums"):
             own[name] = getattr(arrays, name)[part].pointer
         own["arcs"] = owner.graph.arc_count
 
     def begin_kind(self, query: DistanceQuery) -> None:
         """Write the number of wanted vertices, and clear the sums of vertices."""
         self.arguments["wanted_count"] = self.column_count
+        self.arguments["limit"] = _limit_word(query)
         if self._form == "vertices":
             for part, arrays in zip(self.placement.parts, self._arrays, strict=True):
                 arrays.vertex_sums[part].fill_bytes(0)
@@ -679,12 +795,71 @@ class _LengthsPlan(_SearchPlan):
 
     def begin_kind(self, query: DistanceQuery) -> None:
         """Write the step by which bounds rise at first: the mean weight."""
+        self.arguments["limit"] = _limit_word(query)
         self.arguments["step"] = 1
         weights = query.rows.weights
         if query.weighted and weights is not None:
             self.arguments["step"] = query.graph.cached(
                 "step of distances", lambda: _first_step(weights)
             )
+
+
+class _SweepsPlan(_SearchPlan):
+    """Sweeps over a contracted graph."""
+
+    found_word, visited_word = SweepsWord.ALL_FOUND, SweepsWord.ALL_VISITED
+    item_bytes = 4
+    together = 128
+
+    def __init__(
+        self, target: Placed, contraction: Contraction, gpu: GpuOptions, *, weighted: bool
+    ) -> None:
+        text = sweeps_source(target.placements[0].id_dtype, weighted=weighted)
+        arguments = np.zeros(len(target.parts), SWEEPS_ARGUMENTS)
+        super().__init__(target, text, arguments, gpu, SEARCH_THREADS)
+        self._position = contraction.position.astype(self.first.id_dtype)
+        self._core_size = contraction.core_size
+        kept = (
+            contraction.levels, contraction.offsets, contraction.heads, contraction.up,
+            contraction.down, self._position,
+        )  # fmt: skip
+        self._all_positions = []
+        for number, owner in enumerate(self._owners):
+            part, own = self.placement.parts[number], self.arguments[number]
+            homes = self._arrays[number].contractions[weighted]
+            owner.reserve(
+                *((home, [values.nbytes]) for home, values in zip(homes, kept, strict=True))
+            )
+            for home, values in zip(homes, kept, strict=True):
+                home[part].upload(values)
+            for name, home in zip(
+                ("levels", "offsets", "heads", "up", "down"), homes, strict=False
+            ):
+                own[name] = home[part].pointer
+            self._all_positions.append(homes[-1][part].pointer)
+        self.arguments["vertex_count"] = len(self._position)
+        self.arguments["level_count"] = len(contraction.levels) - 1
+        self.lay_out()
+
+    def positions_of(self, vertices: Array) -> Array:
+        """Return positions in the contracted graph."""
+        return self._position[vertices]
+
+    def all_positions(self, number: int) -> int:
+        """Return the address of the positions of all vertices in the contracted graph."""
+        return self._all_positions[number]
+
+    def begin_kind(self, query: DistanceQuery) -> None:
+        """Do nothing: the contraction has all."""
+
+    def _make_rows(self, rows: int) -> None:
+        """Make room for stamps, too."""
+        super()._make_rows(rows)
+        stamps = 4 * max(1, self._core_size) * -(-rows // self.together)
+        for number, owner in enumerate(self._owners):
+            array = self._arrays[number].stamps
+            owner.reserve((array, [stamps]))
+            self.arguments[number]["stamps"] = array[self.placement.parts[number]].pointer
 
 
 def _first_step(weights: Array) -> int:

@@ -34,6 +34,16 @@ struct Reciprocal {
     }
 };
 
+// Add a thread's sums to those of a row: integers.
+__device__ __forceinline__ void thread_add_sums(u64 *row, const u64 (&sums)[FIELDS]) {
+    for (u32 field = 0; field < FIELDS; field++) {
+        if (field == LARGEST)
+            atomicMax(row + field, sums[field]);
+        else
+            atomicAdd(row + field, sums[field]);
+    }
+}
+
 // Sum numbers of arcs over each row, by one block: integers, whose sums do not depend on the order.
 // `hops(value)` is the number of arcs, or a negative number for a vertex that is not reached.
 // `wanted` has a bit for each position that counts; null: all do.

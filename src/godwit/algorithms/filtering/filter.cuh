@@ -58,8 +58,8 @@ struct HeldVector {
     }
 };
 
-// The counts of all rounds in fields of one word, which hold the items of 32 vectors: one sum over the warp
-// does.
+// A word with a field for the count of each round, so that one sum over the warp adds up all rounds. A field
+// has room for the number of items in a warp's 32 vectors; a vector of few items takes narrow fields.
 template <bool IS_NARROW>
 struct RoundCounts {
     using Word = u64;

@@ -23,12 +23,11 @@ from godwit.algorithms.greedy.order import Kind, vertex_order
 from godwit.algorithms.greedy.program import decide_by_steps
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions
+from godwit.supersteps.first_gpu import run_on_first_gpu_with_room
 from godwit.worker.options import SolverOptions
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -39,43 +38,37 @@ def run_greedy(
 
     :param name: name of the function in messages
     """
-    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, name, OF_STEPS)
-        statistics = RunStatistics(tuple(one.name for one in used), "greedy in order")
+    with DeviceQuery(graph, devices, name, "greedy in order", options) as query:
+        plain, statistics = query.graph, query.statistics
         values: Any = np.empty(0, np.int32)
-        if placed is not None:
-            placed.check_all_duplicated(f"{name} runs")
+        if query.placed is not None:
+            query.placed.check_all_duplicated(f"{name} runs")
             if plain.vertex_count:
-                values, statistics = _on_gpus(placed, kind, seed, statistics, options)
-            add_placement(statistics, placed, graph)
+                values = _on_gpus(query, query.placed, kind, seed, options)
         elif plain.vertex_count:
             poll = make_poll(options)
             with statistics.phase("order"):
                 order = vertex_order(plain, kind, seed)
             with statistics.phase("run"):
-                values = decide_on_cores(plain, kind, order, device.threads, poll)
-            statistics.processed_items = np.array([plain.vertex_count], np.int64)
-        return plain, values, statistics
+                values = decide_on_cores(plain, kind, order, query.device.threads, poll)
+            statistics.processed_items[0] = plain.vertex_count
+        return plain, values, query.statistics
 
 
 def _on_gpus(
-    placed: PlacedGraph, kind: Kind, seed: int, statistics: RunStatistics, options: SolverOptions
-) -> tuple[Any, RunStatistics]:
+    query: DeviceQuery, placed: PlacedGraph, kind: Kind, seed: int, options: SolverOptions
+) -> Any:
     """Decide on the first GPU, or, if the graph does not fit there, on several by a step program."""
     from godwit.algorithms.greedy.cuda import decide_on_gpu
 
     poll = make_poll(options)
-    steps = place_positions(placed)
-    with statistics.phase("run"):
-        outcome = steps.run_on_first_with_room(
-            lambda whole: decide_on_gpu(whole, kind, seed, options.gpu, options.location, poll)
-        )
-    if outcome is None:
-        return decide_by_steps(placed, kind, vertex_order(placed.graph, kind, seed), options)
-    statistics.begin_on(statistics.devices[:1])
-    statistics.split_run(outcome.seconds)
-    statistics.rounds = np.array([outcome.supersteps], np.int64)
-    statistics.processed_items = np.array([outcome.decided], np.int64)
-    statistics.arcs_relaxed = np.array([outcome.visited], np.int64)
-    return outcome.values, statistics
+    outcome = run_on_first_gpu_with_room(
+        placed,
+        query.statistics,
+        lambda whole: decide_on_gpu(whole, kind, seed, options.gpu, options.location, poll),
+    )
+    if outcome is not None:
+        return outcome.values
+    order = vertex_order(placed.graph, kind, seed)
+    values, query.statistics = decide_by_steps(placed, kind, order, options)
+    return values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from time import perf_counter
 from typing import Any
@@ -12,14 +11,13 @@ import numpy as np
 from godwit.algorithms.greedy.order import Kind, degrees, vertex_order
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
-from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.first_gpu import Outcome
+from godwit.supersteps.one_gpu import OneGpuPlan, compiling, require_few_vertices
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
-from godwit.supersteps.run import ROWS, STAGE, STEP, StepPlan, point_rows, step_source
+from godwit.supersteps.run import ROWS, STAGE, point_rows, step_source
 
 ARGUMENTS = np.dtype(
     [
@@ -55,23 +53,6 @@ class Count(IntEnum):
     DECIDED, VISITED = range(2)
 
 
-@dataclass
-class GreedyOutcome:
-    """Decisions, work and times of a query.
-
-    :param values: (n) int32
-    :param decided: vertices with arcs
-    :param visited: arcs that were read
-    :param seconds: by phase: ``rows``, ``order``, ``compile``, ``kernel``, ``gather``
-    """
-
-    values: Any
-    decided: int
-    visited: int
-    supersteps: int
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
 def source(id_dtype: Any, kind: Kind) -> str:
     """Return the source of the kernel for a dtype of positions."""
     text = step_source(
@@ -84,24 +65,6 @@ def source(id_dtype: Any, kind: Kind) -> str:
     return f"#define COLORS {str(kind is Kind.COLOR).lower()}\n{text}"
 
 
-class _SetArrays:
-    """The arrays of a kind, kept on the device between queries.
-
-    :ivar seed: seed of the order that is there
-    """
-
-    def __init__(self, placement: StepPlacement) -> None:
-        self.order = DeviceArray(placement)
-        self.rank = DeviceArray(placement)
-        self.bound = DeviceArray(placement)
-        self.value = DeviceArray(placement)
-        self.seed: int | None = None
-
-
-class _ColorArrays(_SetArrays):
-    """The same of the other kind."""
-
-
 def decide_on_gpu(
     placement: StepPlacement,
     kind: Kind,
@@ -109,69 +72,51 @@ def decide_on_gpu(
     gpu: GpuOptions,
     location: ResultLocation,
     poll: ProgressPoll | None,
-) -> GreedyOutcome:
-    """Decide all vertices of a graph that has some, and is on one device.
+) -> Outcome:
+    """Decide all vertices of a graph that has some, and is on one device: int32 (n).
 
     :param location: of the decisions
+    :returns: values, and in ``seconds`` the phase ``order`` beside the others; vertices without arcs are
+        not counted
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     """
-    if placement.capacity >= 1 << 32:
-        raise GraphTooLargeError(
-            f"a {kind.value} on a GPU takes fewer than {1 << 32:,} vertices, and the graph has "
-            f"{placement.vertex_count:,}; use devices='cpu'"
-        )
-    seconds: dict[str, float] = {}
+    require_few_vertices(placement, f"a {kind.value} on a GPU takes")
     with placement.held():
-        plan = placement.plan((kind, gpu), lambda: _GreedyPlan(placement, kind, gpu, seconds))
-        seconds["order"] = plan.put_in_order(seed)
-        seconds["kernel"] = plan.run(phase=Phase.GREEDY_BEGIN, poll=poll)
-        control = plan.controls()[0]
-        values, seconds["gather"] = deliver_vertices(
-            placement, plan.arrays.value, np.int32, location
-        )
-    counts = control["run_counts"]
-    return GreedyOutcome(
-        values,
-        int(counts[Count.DECIDED]),
-        int(counts[Count.VISITED]),
-        int(control["state"][STEP]),
-        seconds,
-    )
+        plan = placement.plan((kind, gpu), lambda: _GreedyPlan(placement, kind, gpu))
+        order_s = plan.put_in_order(seed)
+        plan.ask(phase=Phase.GREEDY_BEGIN, poll=poll)
+        plan.seconds["order"] = order_s
+        values = plan.deliver("value", np.int32, location)
+        return plan.outcome(values, Count.DECIDED, Count.VISITED)
 
 
-class _GreedyPlan(StepPlan[StepPlacement]):
-    """Greedy passes of a placement on one device.
+def _seeds(_: StepPlacement) -> dict[Kind, int]:
+    """Return the seeds of the orders that lie on the device of a placement: at first none."""
+    return {}
 
-    :param seconds: gets the time of making rows, and of loading the kernel
-    """
 
-    def __init__(
-        self, placement: StepPlacement, kind: Kind, gpu: GpuOptions, seconds: dict[str, float]
-    ) -> None:
+class _GreedyPlan(OneGpuPlan):
+    """Greedy passes of a placement on one device."""
+
+    def __init__(self, placement: StepPlacement, kind: Kind, gpu: GpuOptions) -> None:
         self._kind = kind
-        begin = perf_counter()
-        text = source(placement.id_dtype, kind)
-        compile_meanwhile(placement.indexes[0], text)
         directed = placement.graph.directed
-        (out_rows,) = placement.rows("out")
-        (in_rows,) = placement.rows("in") if directed else (out_rows,)
-        seconds["rows"] = perf_counter() - begin
-        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
-        seconds["compile"] = self.compile_s
-        self.arrays = placement.kept(_SetArrays if kind is Kind.SET else _ColorArrays)
-        (part,) = placement.parts
+        with compiling(placement, source(placement.id_dtype, kind)) as prepared:
+            (out_rows,) = placement.rows("out")
+            (in_rows,) = placement.rows("in") if directed else (out_rows,)
+        super().__init__(placement, prepared, ARGUMENTS, gpu, kind.value)
         vertex_bytes = _INDEX_BYTES * placement.capacity
-        placement.reserve(
-            (self.arrays.order, [vertex_bytes]),
-            (self.arrays.rank, [vertex_bytes]),
-            (self.arrays.bound, [vertex_bytes]),
-            (self.arrays.value, [4 * placement.count]),
+        self.allocate(
+            {
+                "order": vertex_bytes,
+                "rank": vertex_bytes,
+                "bound": vertex_bytes,
+                "value": 4 * placement.count,
+            }
         )
-        struct = self.arguments[0]
+        struct = self.struct
         point_rows(struct["out"], out_rows)
         point_rows(struct["in"], in_rows)
-        for name in ("order", "rank", "bound", "value"):
-            struct[name] = getattr(self.arrays, name)[part].pointer
         struct["is_directed"] = directed
         degree = self._degrees()
         # Rows of directed graphs are by in-degrees.
@@ -184,27 +129,23 @@ class _GreedyPlan(StepPlan[StepPlacement]):
     def put_in_order(self, seed: int) -> float:
         """Upload the order of a seed, unless it is there; return the seconds that it took."""
         begin = perf_counter()
-        if self.arrays.seed == seed:
+        seeds = self.placement.kept(_seeds)
+        if seeds.get(self._kind) == seed:
             return perf_counter() - begin
-        placement, arrays = self.placement, self.arrays
-        (part,) = placement.parts
-        arrays.seed = None
+        seeds.pop(self._kind, None)
+        placement = self.placement
         order = placement.position(vertex_order(placement.graph, self._kind, seed))
-        without_arcs = len(order) - int(self.arguments["count"][0])
+        without_arcs = len(order) - int(self.struct["count"])
         # Vertices without arcs come first in the order of a set, and last in that of colours.
         order = (
             order[without_arcs:] if self._kind is Kind.SET else order[: len(order) - without_arcs]
         )
         rank = np.zeros(placement.capacity, np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
-        for array, values in (
-            (arrays.order, order),
-            (arrays.rank, rank),
-            (arrays.bound, self._bounds()),
-        ):
+        for name, values in (("order", order), ("rank", rank), ("bound", self._bounds())):
             if len(values):
-                array[part].upload(values.astype(np.uint32))
-        arrays.seed = seed
+                self.array(name)[self.part].upload(values.astype(np.uint32))
+        seeds[self._kind] = seed
         return perf_counter() - begin
 
     def _degrees(self) -> Array:

@@ -106,7 +106,7 @@ def _length(lengths: Any, arc: Any, unit: bool) -> Any:
 
 
 def _fill(rank: int, size: int, candidates: Any) -> None:
-    """Clear the candidates."""
+    """Set a thread's part of the candidates to the largest value: none."""
     begin, end = block_range(rank, size, candidates.size)
     none = ~candidates.dtype.type(0)
     for v in range(begin, end):
@@ -199,9 +199,10 @@ def _pull(
 
 
 def finish_ties(graph: Graph, distance: Array, predecessor: Array, sources: Array) -> None:
-    """Apply rule 2 to predecessors by rule 1, or go on after some of its rounds.
+    """Apply rule 2.
 
-    :param predecessor: (n) changed; -1 for reached vertices that have none yet
+    :param predecessor: (n) by rule 1, or by rule 1 and some rounds of rule 2; -1 for reached vertices that
+        have none yet, which get theirs here
     :param sources: (k) vertex ids, each once
     """
     state = np.full(graph.vertex_count, SETTLED, np.uint8)

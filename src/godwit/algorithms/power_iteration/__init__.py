@@ -11,17 +11,11 @@ from godwit.algorithms.power_iteration.query import PowerOutcome, PowerQuery
 from godwit.errors import ConvergenceError
 from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
-from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.worker.options import SolverOptions
-from godwit.worker.query import (
-    GraphArgument,
-    add_placement,
-    devices_for_one_query,
-    on_gpus_or_cores,
-)
+from godwit.worker.query import DeviceQuery, GraphArgument, devices_for_one_query
 from godwit.worker.solve import make_poll
 
 _CORE_NS = 24.0
@@ -39,28 +33,25 @@ def run_iterations(
     :raises ConvergenceError: the iterations have not converged
     """
     devices = devices_for_one_query(graph, devices, options, _CORE_NS)
-    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, name, OF_STEPS)
+    with DeviceQuery(graph, devices, name, "power iteration", options) as run:
+        plain, placed, statistics = run.graph, run.placed, run.statistics
         if placed is not None:
             placed.check_all_duplicated(f"{name} runs")
         query = query_of(plain)
-        statistics = RunStatistics(tuple(one.name for one in used), "power iteration")
         n = plain.vertex_count
         if n == 0:
             hubs = np.empty(0) if query.two_sided else None
             return plain, PowerOutcome(np.empty(0), hubs, 0, 0.0), statistics
         if placed is None:
             with statistics.phase("run"):
-                outcome = iterate_on_cores(plain, query, device.threads, make_poll(options))
+                outcome = iterate_on_cores(plain, query, run.device.threads, make_poll(options))
             # The last change is known after a pass more.
             passes = (outcome.iterations + 1) * (1 + query.two_sided)
-            statistics.rounds = np.array([passes], np.int64)
-            statistics.processed_items = np.array([outcome.iterations * n], np.int64)
-            statistics.arcs_relaxed = statistics.rounds * plain.arc_count
+            statistics.rounds[0] = passes
+            statistics.processed_items[0] = outcome.iterations * n
+            statistics.arcs_relaxed[0] = passes * plain.arc_count
         else:
             outcome = _iterate_on_gpus(placed, query, options, statistics)
-            add_placement(statistics, placed, graph)
     if not outcome.residual < query.tolerance:
         raise ConvergenceError(name, outcome.iterations, outcome.residual, query.tolerance)
     return plain, outcome, statistics

@@ -20,12 +20,12 @@ from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.gpu_options import GpuOptions, check_options
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 _MOST_STEPS = 1 << 40
@@ -121,16 +121,15 @@ def run_walks(
     graph: GraphArgument, query: WalkQuery, devices: DevicesArgument, options: SolverOptions
 ) -> tuple[Array, RunStatistics]:
     """Return the walks of a query, and statistics; parameters and errors as of :func:`random_walks`."""
-    with on_gpus_or_cores(graph, devices, "random_walks") as (_, device, placed):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, "random walks")
+    name = "random walks"
+    with DeviceQuery(graph, devices, "random_walks", name, options, what=name, takes=()) as run:
+        placed, statistics = run.placed, run.statistics
         rows, columns = query.shape
         dtype = query.graph.id_dtype
         require_memory(
             rows * columns * dtype.itemsize, f"an array of {rows:,} walks of {query.length:,} steps"
         )
         _ = query.sums  # checks weights
-        statistics = RunStatistics(tuple(one.name for one in used), "random walks")
         poll = make_poll(options, rows * query.length)
         walks: Array = np.empty(query.shape, dtype)
         with statistics.phase("run"):
@@ -140,9 +139,8 @@ def run_walks(
                 placed.check_all_duplicated("random walks run")
                 walks, seconds = walk_on_gpus(placed, query, options.gpu, poll)
             elif rows:
-                walk_on_cpu(query, walks, device.threads, poll)
+                walk_on_cpu(query, walks, run.device.threads, poll)
         if placed is not None and rows:
             statistics.split_run(seconds)
         statistics.processed_items[0] = rows * query.length
-        add_placement(statistics, placed, graph)
     return walks, statistics

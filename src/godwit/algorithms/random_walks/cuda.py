@@ -97,22 +97,17 @@ def walk_on_gpus(
     def run(target: Placed) -> tuple[Array, dict[str, float]]:
         return _walk_on(target, query, gpu, poll)
 
-    if len(steps.parts) == 1:
-        return run(steps)
-    wanted = max(1, len(query.sources) * query.length // _LEAST_SHARE)
-    return steps.run_on_copies(min(len(set(steps.indexes)), wanted), run)
+    return steps.run_on_shares(len(query.sources) * query.length // _LEAST_SHARE, run)
 
 
 def _walk_on(
     target: Placed, query: WalkQuery, gpu: GpuOptions, poll: RunPoll | None
 ) -> tuple[Array, dict[str, float]]:
     """Do all walks on a placement of one device, or on copies."""
-    first, *others = target.placements
     dtype = query.graph.id_dtype
     walks, columns = query.shape
     result, _ = new_host_array(walks * columns, dtype, target.indexes)
-    # A plan points to the arrays of all placements, and is kept with the first.
-    key = ("walks", query.sorts_rows, query.weighted, gpu, tuple(one.version for one in others))
+    key = ("walks", query.sorts_rows, query.weighted, gpu)
     seconds = {"kernel": 0.0, "gather": 0.0}
 
     def make() -> _WalkPlan:
@@ -121,7 +116,7 @@ def _walk_on(
         return made
 
     with target.held():
-        plan = first.plan(key, make)
+        plan = target.plan(key, make)
         share = -(-walks // len(target.parts))
         room = plan.reserve_walks(min(share, walks), columns * dtype.itemsize)
         for begin in range(0, share, room):

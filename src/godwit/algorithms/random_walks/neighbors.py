@@ -29,13 +29,13 @@ from godwit.public import public
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, run_team
-from godwit.runtime.gpu_options import GpuOptions, check_options
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 FEW = 64
@@ -151,11 +151,9 @@ def sample_neighbors(
         devices = "cpu"
     with (
         recorded(trace, "sample_neighbors"),
-        on_gpus_or_cores(graph, devices, "sample_neighbors") as (_, device, placed),
+        DeviceQuery(graph, devices, "sample_neighbors", "sampling", options, takes=()) as run,
     ):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, "sample_neighbors")
-        statistics = RunStatistics(tuple(one.name for one in used), "sampling")
+        device, placed, statistics = run.device, run.placed, run.statistics
         poll = make_poll(options)
         if placed is None:
             with statistics.phase("run"):
@@ -165,12 +163,11 @@ def sample_neighbors(
             from godwit.algorithms.random_walks.cuda_neighbors import sample_on_gpu
 
             placed.check_all_duplicated("sample_neighbors runs")
-            statistics.begin_on([used[0].name])
+            statistics.begin_on([device.name])
             arrays, nodes_per_hop, edges_per_hop = sample_on_gpu(
                 placed, query, options.gpu, options.location, poll, statistics
             )
         statistics.processed_items[0] = sum(edges_per_hop)
-        add_placement(statistics, placed, graph)
     nodes, row, col, edges = arrays
     return NeighborSample(nodes, row, col, edges, nodes_per_hop, edges_per_hop, statistics)
 

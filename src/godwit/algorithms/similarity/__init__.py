@@ -28,13 +28,11 @@ from godwit.graph.csr import Graph
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
-from godwit.runtime.protocol import Device
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
-from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 _LEAST_GPU_PAIRS = 1 << 18
@@ -237,8 +235,9 @@ def _scores(
         few = _number_of(pairs) < _LEAST_GPU_PAIRS
         if devices is None and few and not isinstance(graph, PlacedGraph):
             devices = "cpu"
-        with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
-            statistics, simple, terms = _prepared(kind, name, plain, device, placed, options)
+        with DeviceQuery(graph, devices, name, "intersections", options) as query:
+            plain, placed, statistics = query.graph, query.placed, query.statistics
+            simple, terms = _prepared(kind, name, query)
             given = (pairs, plain.ids, simple.targets.dtype)
             positions = None if placed is None else positions_on_gpu(*given)
             if positions is None:
@@ -249,18 +248,15 @@ def _scores(
             elif placed is None:
                 with statistics.phase("run"):
                     scores = score_pairs(
-                        simple, positions, terms, kind.measure, device.threads, poll
+                        simple, positions, terms, kind.measure, query.device.threads, poll
                     )
                 statistics.processed_items[0] = len(positions)
             else:
-                from godwit.algorithms.similarity.cuda import score_pairs_on_gpus
+                from godwit.algorithms.similarity.cuda import PairsQuery
 
-                of_simple = placed if simple is placed.graph else placed.reweighted(simple)
-                scores = score_pairs_on_gpus(
-                    of_simple, positions, terms, kind.measure, options.gpu, options.location, poll,
-                    statistics,
-                )  # fmt: skip
-                add_placement(statistics, placed, graph)
+                scores = PairsQuery(
+                    options.gpu, poll, statistics, positions, terms, kind.measure, options.location
+                ).run(placed.reweighted(simple))
         return SimilarityResult(plain, kind.name, positions, scores, statistics, options.location)
 
 
@@ -274,43 +270,32 @@ def _all_pairs(
         raise InputError(f"above must not be negative, got {shown(above)}")
     if devices is None and isinstance(graph, Graph) and graph.arc_count < _LEAST_GPU_ARCS:
         devices = "cpu"
-    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
-        statistics, simple, terms = _prepared(kind, name, plain, device, placed, options)
+    with DeviceQuery(graph, devices, name, "intersections", options) as query:
+        plain, placed, statistics = query.graph, query.placed, query.statistics
+        simple, terms = _prepared(kind, name, query)
         poll = make_poll(options, 2 * plain.vertex_count)
         if placed is None or simple.arc_count == 0:
             with statistics.phase("run"):
                 positions, scores = score_neighbours(
-                    simple, bound, terms, kind.measure, device.threads, poll
+                    simple, bound, terms, kind.measure, query.device.threads, poll
                 )
             statistics.processed_items[0] = len(scores)
         else:
-            from godwit.algorithms.similarity.cuda import score_neighbours_on_gpus
+            from godwit.algorithms.similarity.cuda import NeighboursQuery
 
-            of_simple = placed if simple is placed.graph else placed.reweighted(simple)
-            positions, scores = score_neighbours_on_gpus(
-                of_simple, bound, terms, kind.measure, options.gpu, poll, statistics
-            )
-            add_placement(statistics, placed, graph)
+            positions, scores = NeighboursQuery(
+                options.gpu, poll, statistics, bound, terms, kind.measure
+            ).run(placed.reweighted(simple))
     return SimilarityResult(plain, kind.name, positions, scores, statistics, options.location)
 
 
-def _prepared(
-    kind: Similarity, name: str, graph: Graph, device: Device, placed: PlacedGraph | None,
-    options: SolverOptions,
-) -> tuple[RunStatistics, Graph, Array]:  # fmt: skip
-    """Return new statistics, the simple graph, and the terms of its vertices.
-
-    :raises InputError: options that the devices do not take
-    """
-    used = (device,) if placed is None else placed.context.devices
-    check_options(used, options.gpu, name, OF_STEPS)
-    if placed is not None:
-        placed.check_all_duplicated(f"{name} runs")
-    statistics = RunStatistics(tuple(one.name for one in used), "intersections")
-    with statistics.phase("number"):
-        simple = simple_graph(graph)
-        terms = kind.terms(simple)
-    return statistics, simple, terms
+def _prepared(kind: Similarity, name: str, query: DeviceQuery) -> tuple[Graph, Array]:
+    """Return the simple graph, and the terms of its vertices."""
+    if query.placed is not None:
+        query.placed.check_all_duplicated(f"{name} runs")
+    with query.statistics.phase("number"):
+        simple = simple_graph(query.graph)
+        return simple, kind.terms(simple)
 
 
 def _number_of(pairs: Any) -> int:

@@ -7,6 +7,7 @@ whose pairs with common neighbours are found. These are sorted on the host.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -16,18 +17,15 @@ from godwit.algorithms.similarity.query import Measure
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
-from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.copies import download, upload
 from godwit.runtime.cuda.memory import new_host_array
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.polling import RunPoll
-from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement
-from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
+from godwit.supersteps.run import STAGE, StepPlan, step_source
+from godwit.supersteps.shares import Placed, SharedQuery
 
 HUB_DEGREE = 1024
 LEAST_PAIRS = 32
@@ -92,8 +90,6 @@ NEIGHBOURS_ARGUMENTS = np.dtype(
 )  # fmt: skip
 """``Arguments`` of neighbours.cuh."""
 
-Placed = StepPlacement | StepCopies
-
 
 class Phase(IntEnum):
     """``SimilarityPhase`` of the kernel."""
@@ -148,126 +144,55 @@ class _SimilarityArrays:
         self.found = DeviceArray(placement)
 
 
-def score_pairs_on_gpus(
-    placed: PlacedGraph,
-    pairs: Any,
-    terms: Array,
-    measure: Measure,
-    gpu: GpuOptions,
-    location: ResultLocation,
-    poll: RunPoll | None,
-    statistics: RunStatistics,
-) -> Any:
-    """Return the score of each pair, float64 (k), and fill in statistics.
+@dataclass(eq=False)
+class PairsQuery(SharedQuery[Any]):
+    """Scores of given pairs of a simple undirected graph with sorted rows: float64 (k).
 
-    :param placed: a simple undirected graph, rows sorted
     :param pairs: (k, 2) positions, NumPy's array or CuPy's, contiguous
     :param terms: (n) terms of vertices, or empty
-    :raises GraphTooLargeError: need against free
-    """
-    placement = place_positions(placed)
-    query = _Query(pairs, terms, measure, gpu, location, poll, statistics)
-    with statistics.phase("run"):
-        if len(placement.parts) == 1:
-            query.run_on(placement)
-        else:
-            gpus = len(set(placement.indexes))
-            placement.run_on_copies(
-                min(gpus, max(1, len(pairs) // _LEAST_SHARE_PAIRS)), query.run_on
-            )
-    statistics.split_run(query.seconds)
-    return query.scores
-
-
-def score_neighbours_on_gpus(
-    placed: PlacedGraph,
-    above: float,
-    terms: Array,
-    measure: Measure,
-    gpu: GpuOptions,
-    poll: RunPoll | None,
-    statistics: RunStatistics,
-) -> tuple[Array, Array]:
-    """Return all pairs with common neighbours whose score is above a bound, and their scores.
-
-    Parameters and errors as of :func:`score_pairs_on_gpus`; results as of ``cpu.score_neighbours``.
-    """
-    placement = place_positions(placed)
-    query = _NeighboursQuery(above, terms, measure, gpu, poll, statistics)
-    with statistics.phase("run"):
-        if len(placement.parts) == 1:
-            found = query.run_on(placement)
-        else:
-            gpus = len(set(placement.indexes))
-            shares = max(1, placed.graph.arc_count // _LEAST_SHARE_ARCS)
-            found = placement.run_on_copies(min(gpus, shares), query.run_on)
-    statistics.split_run(query.seconds)
-    return found
-
-
-class _Query:
-    """One query, on a placement with one device or on copies.
-
-    :ivar scores: float64 (k), where they are wanted, filled in by :meth:`run_on`
+    :param location: of the scores
     """
 
-    def __init__(
-        self,
-        pairs: Any,
-        terms: Array,
-        measure: Measure,
-        gpu: GpuOptions,
-        location: ResultLocation,
-        poll: RunPoll | None,
-        statistics: RunStatistics,
-    ) -> None:
-        self._pairs = pairs
-        self._terms = terms
-        self._measure = measure
-        self._gpu = gpu
-        self._location = location
-        self._poll = poll
-        self._statistics = statistics
-        self.seconds: dict[str, float] = {}
-        self.scores: Any = np.empty(0)
+    pairs: Any
+    terms: Array
+    measure: Measure
+    location: ResultLocation
 
-    def run_on(self, target: Placed) -> None:
-        """Score all pairs, as many at a time as devices have room for."""
-        first, *others = target.placements
-        # A plan points to the arrays of all placements, and is kept with the first.
-        key = ("similarity", self._gpu, tuple(other.version for other in others))
-        devices = target.devices if isinstance(target, StepCopies) else [0]
-        shares = len(target.parts)
-        if self._location.gpu is None:
-            self.scores, _ = new_host_array(len(self._pairs), np.float64, target.indexes)
+    def shares(self, placement: StepPlacement) -> int:
+        """Return the number of shares."""
+        return len(self.pairs) // _LEAST_SHARE_PAIRS
+
+    def run_on(self, target: Placed) -> Any:
+        """Return the scores of all pairs, found for as many at a time as devices have room for."""
+        devices, shares = self.devices(target), len(target.parts)
+        scores: Any
+        if self.location.gpu is None:
+            scores, _ = new_host_array(len(self.pairs), np.float64, target.indexes)
         else:
-            self.scores = self._location.empty(len(self._pairs), np.float64)
-        piece = min(PIECE_PAIRS, -(-len(self._pairs) // shares))
+            scores = self.location.empty(len(self.pairs), np.float64)
+        piece = min(PIECE_PAIRS, -(-len(self.pairs) // shares))
         with target.held():
             for owner in target.placements:
                 self._make_room(owner, piece)
-            plan = first.plan(key, lambda: self._make_plan(target))
+            plan = self.plan(target, "similarity", lambda: _SimilarityPlan(target, self.gpu))
             self._upload_terms(plan)
-            for begin in range(0, len(self._pairs), shares * piece):
+            for begin in range(0, len(self.pairs), shares * piece):
                 ranges = [
                     slice(begin + number * piece, begin + (number + 1) * piece)
                     for number in range(shares)
                 ]
-                plan.ask([self._pairs[each] for each in ranges])
-                kernel_s = plan.run(poll=self._poll)
-                self.seconds["kernel"] = self.seconds.get("kernel", 0.0) + kernel_s
+                plan.ask([self.pairs[each] for each in ranges])
+                self.drive(plan, target)
                 for number, each in enumerate(ranges):
-                    self._take(target.parts[number], plan.arrays[number].scores, each)
-                    device = devices[number]
-                    self._statistics.processed_items[device] += len(self._pairs[each])
-                    steps = plan.controls()["state"][number][STEP]
-                    self._statistics.rounds[device] += int(steps)
-                if self._poll is not None:
-                    self._poll.before += sum(len(self._pairs[each]) for each in ranges)
+                    self._take(target.parts[number], plan.arrays[number].scores, scores[each])
+                    self.statistics.processed_items[devices[number]] += len(self.pairs[each])
+                if self.poll is not None:
+                    self.poll.before += sum(len(self.pairs[each]) for each in ranges)
+        return scores
 
-    def _take(self, part: StepPart, scores: DeviceArray, of: slice) -> None:
+    def _take(self, part: StepPart, scores: DeviceArray, into: Any) -> None:
         """Copy the scores of some pairs from a device to where they are wanted."""
-        into, pointer, gpu = self.scores[of], scores[part].pointer, self._location.gpu
+        pointer, gpu = scores[part].pointer, self.location.gpu
         if gpu is None:
             download(part.index, pointer, into)
         elif len(into):
@@ -282,7 +207,7 @@ class _Query:
         ids = owner.graph.id_dtype.itemsize
         is_new = not arrays.hub_of
         owner.reserve(
-            (arrays.terms, [max(8, self._terms.nbytes)]),
+            (arrays.terms, [max(8, self.terms.nbytes)]),
             (arrays.pairs, [max(8, 2 * ids * piece)]),
             (arrays.scores, [max(8, 8 * piece)]),
             (arrays.hub_of, [4 * owner.vertex_count]),
@@ -298,18 +223,13 @@ class _Query:
             upload(arrays.hub_of.buffers[0], hub_of)
             upload(arrays.hubs.buffers[0], hubs)
 
-    def _make_plan(self, target: Placed) -> _SimilarityPlan:
-        made = _SimilarityPlan(target, self._gpu)
-        self.seconds["compile"] = made.compile_s
-        return made
-
     def _upload_terms(self, plan: _SimilarityPlan) -> None:
-        plan.arguments["measure"] = int(self._measure)
+        plan.arguments["measure"] = int(self.measure)
         for number, arrays in enumerate(plan.arrays):
             (buffer,) = arrays.terms.buffers
-            plan.arguments["terms"][number] = buffer.pointer if len(self._terms) else 0
-            if len(self._terms):
-                upload(buffer, self._terms)
+            plan.arguments["terms"][number] = buffer.pointer if len(self.terms) else 0
+            if len(self.terms):
+                upload(buffer, self.terms)
 
 
 def _hubs(graph: Graph) -> Array:
@@ -384,25 +304,23 @@ class _SimilarityPlan(StepPlan[StepPlacement | StepCopies]):
             part.stream.synchronize()
 
 
-class _NeighboursQuery:
-    """One query for all pairs, on a placement with one device or on copies."""
+@dataclass(eq=False)
+class NeighboursQuery(SharedQuery[tuple[Array, Array]]):
+    """All pairs with common neighbours whose score is above a bound, and their scores.
 
-    def __init__(
-        self,
-        above: float,
-        terms: Array,
-        measure: Measure,
-        gpu: GpuOptions,
-        poll: RunPoll | None,
-        statistics: RunStatistics,
-    ) -> None:
-        self._above = above
-        self._terms = terms
-        self._measure = measure
-        self._gpu = gpu
-        self._poll = poll
-        self._statistics = statistics
-        self.seconds: dict[str, float] = {}
+    Of a simple undirected graph with sorted rows; results as of ``cpu.score_neighbours``.
+
+    :param above: the bound
+    :param terms: (n) terms of vertices, or empty
+    """
+
+    above: float
+    terms: Array
+    measure: Measure
+
+    def shares(self, placement: StepPlacement) -> int:
+        """Return the number of shares."""
+        return placement.graph.arc_count // _LEAST_SHARE_ARCS
 
     def run_on(self, target: Placed) -> tuple[Array, Array]:
         """Find the pairs: a second time, if there was no room for all."""
@@ -418,40 +336,33 @@ class _NeighboursQuery:
 
         :param room: pairs that each device has room for, at least
         """
-        first, *others = target.placements
         with target.held():
             for owner in target.placements:
                 self._make_room(owner, room)
-            key = ("neighbours", self._gpu, tuple(other.version for other in others))
-            plan = first.plan(key, lambda: self._make_plan(target))
+            plan = self.plan(target, "neighbours", lambda: _NeighboursPlan(target, self.gpu))
             arguments = plan.arguments
-            arguments["above"], arguments["measure"] = self._above, int(self._measure)
+            arguments["above"], arguments["measure"] = self.above, int(self.measure)
             for number, owner in enumerate(target.placements):
                 arrays = owner.kept(_SimilarityArrays)
                 (part,) = owner.parts
                 arguments["terms"][number] = 0
-                if len(self._terms):
-                    arrays.terms[part].upload(self._terms)
+                if len(self.terms):
+                    arrays.terms[part].upload(self.terms)
                     arguments["terms"][number] = arrays.terms[part].pointer
                 arrays.found[part].fill_bytes(0)
             try:
-                kernel_s = plan.run(poll=self._poll)
+                self.drive(plan, target)
             except BaseException:
                 for owner in target.placements:  # sums may not be zero
                     owner.kept(_SimilarityArrays).sums.release()
                 raise
-            self.seconds["kernel"] = self.seconds.get("kernel", 0.0) + kernel_s
-            devices = target.devices if isinstance(target, StepCopies) else [0]
             counts = []
-            for device, owner, state in zip(
-                devices, target.placements, plan.controls()["state"], strict=True
-            ):
+            for device, owner in zip(self.devices(target), target.placements, strict=True):
                 (buffer,) = owner.kept(_SimilarityArrays).found.buffers
                 counts.append(int(buffer.download(np.uint64, 1)[0]))
-                self._statistics.processed_items[device] = counts[-1]
-                self._statistics.rounds[device] += int(state[STEP])
-        if self._poll is not None:
-            self._poll.before += first.vertex_count
+                self.statistics.processed_items[device] = counts[-1]
+        if self.poll is not None:
+            self.poll.before += target.placements[0].vertex_count
         return counts, int(arguments["capacity"].min())
 
     def _make_room(self, owner: StepPlacement, room: int) -> None:
@@ -460,7 +371,7 @@ class _NeighboursQuery:
         (part,) = owner.parts
         ids = owner.graph.id_dtype.itemsize
         owner.reserve(
-            (arrays.terms, [max(8, self._terms.nbytes)]),
+            (arrays.terms, [max(8, self.terms.nbytes)]),
             (arrays.pairs, [2 * ids * room]),
             (arrays.scores, [8 * room]),
             (arrays.found, [8]),
@@ -475,11 +386,6 @@ class _NeighboursQuery:
                 (arrays.reached, [ids * blocks * owner.vertex_count]),
             )
             arrays.sums[part].fill_bytes(0)
-
-    def _make_plan(self, target: Placed) -> _NeighboursPlan:
-        made = _NeighboursPlan(target, self._gpu)
-        self.seconds["compile"] = made.compile_s
-        return made
 
     def _sorted(self, target: Placed, counts: Sequence[int]) -> tuple[Array, Array]:
         """Return the pairs of all devices, ascending, and their scores."""

@@ -49,15 +49,8 @@ struct Neighbours {
     __device__ __forceinline__ void add(i64 w, i64 place, i64 apart) const {
         const double term = given.terms ? given.terms[w] : 1.0;
         const i64 end = given.offsets[w + 1];
-        i64 low = given.offsets[w], high = end;
-        while (low < high) {
-            const i64 middle = (low + high) / 2;
-            if (given.targets[middle] <= u)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        for (i64 arc = low + place; arc < end; arc += apart) {
+        const i64 behind = thread_lower_bound(given.targets, given.offsets[w], end, u + 1);
+        for (i64 arc = behind + place; arc < end; arc += apart) {
             const Id v = given.targets[arc];
             if (atomicAdd(&sums[v], term) == 0) reached[atomicAdd(count, 1u)] = v;
         }

@@ -51,19 +51,6 @@ struct Arguments {
     u32 least_pairs;  // hubs with fewer are none
 };
 
-// Return the first place of a part of a sorted row whose target is not below a vertex, or its end.
-__device__ __forceinline__ i64 thread_lower_bound(const Arguments &given, i64 low, i64 high,
-                                                  i64 vertex) {
-    while (low < high) {
-        const i64 middle = (low + high) / 2;
-        if (given.targets[middle] < vertex)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 struct Row {
     i64 begin = 0;
     i64 end = 0;
@@ -273,7 +260,7 @@ __device__ __forceinline__ void block_take_unit(const Arguments &given,
         Row range = hub, front = rest;
         if (from + bits < given.vertices) {
             range.end = warp_lower_bound(given.targets, hub.begin, hub.end, from + bits);
-            front.end = thread_lower_bound(given, rest.begin, rest.end, from + bits);
+            front.end = thread_lower_bound(given.targets, rest.begin, rest.end, from + bits);
         }
         memory.begins[own] = front.begin;
         memory.lengths[own] = static_cast<u32>(front.length());
@@ -361,7 +348,7 @@ __device__ __forceinline__ void warp_take_others(const Arguments &given, Sum *su
             [&](u32 whose) { return pair.longer.of_lane(whose); },
             [&](i64 arc) { return given.targets[arc]; },
             [&](Id vertex, Row row) -> Sum {
-                const i64 found = thread_lower_bound(given, row.begin, row.end, vertex);
+                const i64 found = thread_lower_bound(given.targets, row.begin, row.end, vertex);
                 if (found == row.end || given.targets[found] != vertex) return 0;
                 return thread_term<Sum>(given, vertex);
             });

@@ -19,13 +19,13 @@ from godwit.graph.foreign import not_a_graph
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.gpu_options import GpuOptions, check_options
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -87,23 +87,26 @@ def minimum_spanning_forest(
         _check_no_nan(plain, weights)
     with (
         recorded(trace, "minimum_spanning_forest"),
-        on_gpus_or_cores(graph, devices, "minimum_spanning_forest") as (_, device, placed),
-    ):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, "spanning forests")
-        solver = "filter-kruskal" if placed is None else "boruvka"
-        statistics = RunStatistics((device.name,), solver)
+        DeviceQuery(
+            graph, devices, "minimum_spanning_forest", "filter-kruskal", options,
+            what="spanning forests", takes=(),
+        ) as query,
+    ):  # fmt: skip
+        statistics = query.statistics
+        if len(statistics.devices) > 1:
+            statistics.begin_on([query.device.name])
+        if query.placed is not None:
+            statistics.solver = "boruvka"
         if plain.arc_count == 0:
             marked = ForestMarks(np.zeros(1, np.uint64), 0, 0, 0)
-        elif placed is None:
+        elif query.placed is None:
             with statistics.phase("run"):
                 marked = forest_on_cpu(
-                    plain.rows, weights, maximum, device.threads, make_poll(options)
+                    plain.rows, weights, maximum, query.device.threads, make_poll(options)
                 )
         else:
-            marked = _on_gpu(placed, weights, maximum, statistics, options)
+            marked = _on_gpu(query.placed, weights, maximum, statistics, options)
         statistics.processed_items[0], statistics.rounds[0] = marked.edges, marked.rounds
-        add_placement(statistics, placed, graph)
     return SpanningForestResult(
         plain, marked, statistics, is_maximum=maximum, is_weighted=weights is not None
     )

@@ -9,19 +9,18 @@ import numpy as np
 
 from godwit.algorithms.spanning_forest.cpu import ForestMarks, KeyOrder, light_share, pivot_of
 from godwit.dtypes import Array
-from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.memory import new_host_array
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
-from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.one_gpu import OneGpuPlan, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     ROWS,
     STAGE,
     STEP,
-    StepPlan,
     left_rows_bytes,
     point_rows,
     step_source,
@@ -76,18 +75,6 @@ def source(id_dtype: Any, weight_bytes: int, *, packed: bool) -> str:
     return f"#define PACKED {int(packed)}\n{text}"
 
 
-class ForestArrays:
-    """The arrays of spanning forests, kept on the device between queries."""
-
-    def __init__(self, placement: StepPlacement) -> None:
-        self.shifts = DeviceArray(placement)
-        self.parents = DeviceArray(placement)
-        self.choices = DeviceArray(placement), DeviceArray(placement)
-        self.lists = DeviceArray(placement), DeviceArray(placement)
-        self.marks = DeviceArray(placement)
-        self.long_rows = DeviceArray(placement)
-
-
 def forest_on_gpu(
     placement: StepPlacement,
     weights: Array | None,
@@ -102,111 +89,94 @@ def forest_on_gpu(
     :raises GraphTooLargeError: need against free
     """
     with placement.held():
-        seconds: dict[str, float] = {}
         key = ("spanning forest", gpu, weights is not None, maximum)
-        plan = placement.plan(key, lambda: _ForestPlan(placement, weights, maximum, gpu, seconds))
-        seconds["kernel"] = plan.run(poll=poll)
-        outcome = plan.controls()[0]
+        plan = placement.plan(key, lambda: _ForestPlan(placement, weights, maximum, gpu))
+        outcome = plan.ask(poll=poll)
         begin = perf_counter()
-        part = placement.parts[0]
         words = placement.graph.arc_count // 64 + 1
-        marks, _ = new_host_array(words, np.uint64, [part.index])
-        download(part.index, plan.arrays.marks[part].pointer, marks)
-        seconds["gather"] = perf_counter() - begin
-    return ForestMarks(
-        marks,
-        int(outcome["state"][_JOINED]),
-        int(outcome["run_counts"][_EDGES_DONE]),
-        int(outcome["state"][STEP]),
-        seconds,
-    )
+        marks, _ = new_host_array(words, np.uint64, [plan.part.index])
+        download(plan.part.index, plan.array("marks")[plan.part].pointer, marks)
+        plan.seconds["gather"] = perf_counter() - begin
+        return ForestMarks(
+            marks,
+            int(outcome["state"][_JOINED]),
+            int(outcome["run_counts"][_EDGES_DONE]),
+            int(outcome["state"][STEP]),
+            plan.seconds,
+        )
 
 
-class _ForestPlan(StepPlan[StepPlacement]):
-    """Spanning forests of a placement.
-
-    :param seconds: gets the time of making rows, and of loading the kernel
-    """
+class _ForestPlan(OneGpuPlan):
+    """Spanning forests of a placement."""
 
     def __init__(
-        self, placement: StepPlacement, weights: Array | None, maximum: bool, gpu: GpuOptions,
-        seconds: dict[str, float],
-    ) -> None:  # fmt: skip
+        self, placement: StepPlacement, weights: Array | None, maximum: bool, gpu: GpuOptions
+    ) -> None:
         graph = placement.graph
         weight_bytes = 4 if weights is None else weights.itemsize
         packed = weight_bytes == 4 and graph.arc_count < 1 << 32
-        code = source(placement.id_dtype, weight_bytes, packed=packed)
-        compile_meanwhile(placement.indexes[0], code)
-        begin = perf_counter()
-        rows = placement.rows("out", weights is not None, ordered=True)[0]
-        vertices = placement.vertices()[0]
-        seconds["rows"] = perf_counter() - begin
-        arguments = np.zeros(1, ARGUMENTS)
-        super().__init__(placement, code, arguments, gpu)
-        seconds["compile"] = self.compile_s
-        self.arrays = placement.kept(ForestArrays)
+        with compiling(
+            placement, source(placement.id_dtype, weight_bytes, packed=packed)
+        ) as prepared:
+            (rows,) = placement.rows("out", weights is not None, ordered=True)
+            (vertices,) = placement.vertices()
+        super().__init__(placement, prepared, ARGUMENTS, gpu, "spanning forest")
         self._key_bytes = 8 if packed else 16
         self._edge_bytes = 2 * placement.id_dtype.itemsize + self._key_bytes
-        own = arguments[0]
-        self._allocate(own, rows)
-        point_rows(own["rows"], rows)
-        own["weights"] = 0 if weights is None or rows.weights is None else rows.weights.pointer
-        own["vertices"] = vertices.pointer
-        own["has_long_rows"] = rows.classes[RowClass.CLASS_WARP] > 0
-        own["has_sorted_rows"] = graph.has_sorted_rows
+        self._allocate(rows)
+        struct = self.struct
+        point_rows(struct["rows"], rows)
+        struct["weights"] = 0 if weights is None or rows.weights is None else rows.weights.pointer
+        struct["vertices"] = vertices.pointer
+        struct["has_long_rows"] = rows.classes[RowClass.CLASS_WARP] > 0
+        struct["has_sorted_rows"] = graph.has_sorted_rows
         order = KeyOrder.of(None if weights is None else weights.dtype, maximum)
-        own["mask"], own["least"], own["flip"] = order
-        own["least_key"] = order.least_key
+        struct["mask"], struct["least"], struct["flip"] = order
+        struct["least_key"] = order.least_key
         pivot = pivot_of(graph.rows, weights, order)
-        own["pivot_key"], own["pivot_id"] = pivot or (_MOST_KEY, graph.arc_count)
-        own["has_pivot"] = pivot is not None
+        struct["pivot_key"], struct["pivot_id"] = pivot or (_MOST_KEY, graph.arc_count)
+        struct["has_pivot"] = pivot is not None
         self.between = self._enlarge_lists
         self.lay_out()
 
-    def _allocate(self, own: Any, rows: StepRows) -> None:
+    def _allocate(self, rows: StepRows) -> None:
         """Allocate buffers, and point to them.
 
         :raises GraphTooLargeError: need against free
         """
-        placement, arrays = self.placement, self.arrays
-        part, graph = placement.parts[0], placement.graph
+        placement, part, graph = self.placement, self.part, self.placement.graph
         words = graph.arc_count // 64 + 1
         share = light_share(graph.rows)
         places = graph.arc_count // 2
         if share < 1:
             places = min(places, int(_ROOM * share * places) + _LEAST_PLACES)
-        places = max(1, places)
-        placement.reserve(
-            (arrays.parents, [max(1, part.active) * placement.id_dtype.itemsize]),
-            *((array, [max(1, part.active) * self._key_bytes]) for array in arrays.choices),
-            *((array, [places * self._edge_bytes]) for array in arrays.lists),
-            (arrays.marks, [8 * words]),
-            (arrays.long_rows, [left_rows_bytes("mixed", rows, placement.capacity)]),
-            (arrays.shifts, [8 * max(1, part.active)]),
+        active = max(1, part.active)
+        self.allocate(
+            {
+                "parents": active * placement.id_dtype.itemsize,
+                "choices": active * self._key_bytes,
+                "lists": max(1, places) * self._edge_bytes,
+                "marks": 8 * words,
+                "long_rows": left_rows_bytes("mixed", rows, placement.capacity),
+                "shifts": 8 * active,
+            }
         )
         if part.active:
             vertices = placement.numbering.vertices(0)[: part.active]
             begins = graph.offsets[vertices]
             lengths = graph.offsets[1:][vertices] - begins
-            arrays.shifts[part].upload(begins - (np.cumsum(lengths) - lengths))
-        own["parents"] = arrays.parents[part].pointer
-        own["choices"] = [array[part].pointer for array in arrays.choices]
-        own["marks"], own["mark_words"] = arrays.marks[part].pointer, 2 * words
-        own["long_rows"] = arrays.long_rows[part].pointer
-        own["shifts"] = arrays.shifts[part].pointer
-        self._point_lists()
+            self.array("shifts")[part].upload(begins - (np.cumsum(lengths) - lengths))
+        self.struct["mark_words"] = 2 * words
+        self._measure_lists()
 
-    def _point_lists(self) -> None:
-        part, lists = self.placement.parts[0], self.arrays.lists
-        self.arguments["lists"] = [array[part].pointer for array in lists]
-        self.arguments["capacity"] = min(array.nbytes(part) for array in lists) // self._edge_bytes
+    def _measure_lists(self) -> None:
+        """Write into the arguments how many edges the shorter list has room for."""
+        nbytes = min(self.array("lists", number).nbytes(self.part) for number in (0, 1))
+        self.struct["capacity"] = nbytes // self._edge_bytes
 
     def _enlarge_lists(self, controls: Array) -> None:
         """Enlarge both lists if more edges are to be listed than they have room for."""
         needed = int(controls[0]["state"][_NEEDED])
-        if needed <= int(self.arguments["capacity"][0]):
-            return
-        self.placement.reserve(
-            *((array, [needed * self._edge_bytes]) for array in self.arrays.lists)
-        )
-        self._point_lists()
+        if needed > int(self.struct["capacity"]):
+            self.allocate({"lists": needed * self._edge_bytes})
+            self._measure_lists()

@@ -29,10 +29,10 @@ from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions, check_strong_components
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions
+from godwit.supersteps.first_gpu import run_on_first_gpu
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -92,11 +92,13 @@ def strongly_connected_components(
         )  # fmt: skip
     with (
         recorded(trace, "strongly_connected_components"),
-        on_gpus_or_cores(graph, devices, "strongly_connected_components") as (_, device, placed),
-    ):
-        used = (device,) if placed is None else placed.context.devices
-        check_strong_components(used, options.gpu)
-        statistics = RunStatistics(tuple(one.name for one in used), "depth-first")
+        DeviceQuery(
+            graph, devices, "strongly_connected_components", "depth-first", options,
+            what="strongly connected components", takes=(),
+        ) as query,
+    ):  # fmt: skip
+        device, placed, statistics = query.device, query.placed, query.statistics
+        check_strong_components([device], options.gpu)
         if placed is not None and plain.vertex_count:
             label = _label_on_gpu(placed, statistics, options)
         else:
@@ -105,7 +107,6 @@ def strongly_connected_components(
                     plain, reverses=isinstance(graph, PlacedGraph), threads=device.threads,
                     poll=make_poll(options),
                 )  # fmt: skip
-        add_placement(statistics, placed, graph)
         return ComponentsResult(
             plain, label, statistics, method=statistics.solver, location=options.location
         )
@@ -122,20 +123,14 @@ def _label_on_gpu(placed: PlacedGraph, statistics: RunStatistics, options: Solve
             f"a search for the strong components of {plain.vertex_count:,} vertices",
         )
     poll = make_poll(options)
-    steps = place_positions(placed)
-
-    with statistics.phase("run"):
-        outcome = steps.run_on_first(
-            lambda whole: strong_components_on_gpu(whole, options.gpu, options.location, poll)
-        )
-    statistics.begin_on(statistics.devices[:1])
-    statistics.split_run(outcome.seconds)
-    statistics.rounds[0] = outcome.supersteps
-    statistics.processed_items[0] = outcome.vertices
-    statistics.arcs_relaxed[0] = outcome.arcs
+    outcome = run_on_first_gpu(
+        placed,
+        statistics,
+        lambda whole: strong_components_on_gpu(whole, options.gpu, options.location, poll),
+    )
     statistics.solver = "least ids"
-    if outcome.labels is not None:
-        return outcome.labels
+    if outcome.values is not None:
+        return outcome.values
     statistics.solver = "depth-first"
     with statistics.phase("run"):
         return finish_components(plain, None, poll=poll)

@@ -33,7 +33,7 @@ from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions
+from godwit.supersteps.first_gpu import run_on_first_gpu_with_room
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import (
@@ -154,8 +154,7 @@ def _number(
 ) -> tuple[Array, RunStatistics]:
     """Return the generation of each vertex, -1 on and behind cycles, on the host; and statistics."""
     if isinstance(graph, Graph):
-        core_ns = _TIME_ON_A_CORE.seconds(graph) / max(1, graph.arc_count) * 1e9
-        devices = devices_for_one_query(graph, devices, options, core_ns, scales=False)
+        devices = devices_for_one_query(graph, devices, options, _TIME_ON_A_CORE, scales=False)
     with on_gpus_or_cores(graph, devices, "topological_generations") as (plain, _, placed):
         if placed is None or plain.vertex_count == 0:
             return _on_a_core(plain, options)
@@ -179,24 +178,17 @@ def _number_placed(placed: PlacedGraph, options: SolverOptions) -> tuple[Array, 
     placed.check_all_duplicated("topological generations are numbered")
     statistics = RunStatistics(tuple(device.name for device in devices), "generation by generation")
     poll = make_poll(options, placed.graph.vertex_count)
-    steps = place_positions(placed)
-    with statistics.phase("run"):
-        outcome = steps.run_on_first_with_room(
-            lambda whole: generations_on_gpu(whole, options.gpu, poll)
-        )
-    if outcome is None:
-        left = np.diff(in_offsets(placed.graph))
-        result = PROGRAM.run(
-            placed, fields={"left": left}, timeout_s=options.timeout_s, progress=options.progress,
-            gpu=options.gpu,
-        )  # fmt: skip
-        return result.fields["generation"], result.statistics
-    statistics.begin_on(statistics.devices[:1])
-    statistics.split_run(outcome.seconds)
-    statistics.rounds = np.array([outcome.supersteps], np.int64)
-    statistics.processed_items = np.array([outcome.numbered], np.int64)
-    statistics.arcs_relaxed = np.array([outcome.visited], np.int64)
-    return outcome.generation, statistics
+    outcome = run_on_first_gpu_with_room(
+        placed, statistics, lambda whole: generations_on_gpu(whole, options.gpu, poll)
+    )
+    if outcome is not None:
+        return outcome.values, statistics
+    left = np.diff(in_offsets(placed.graph))
+    result = PROGRAM.run(
+        placed, fields={"left": left}, timeout_s=options.timeout_s, progress=options.progress,
+        gpu=options.gpu,
+    )  # fmt: skip
+    return result.fields["generation"], result.statistics
 
 
 def _on_a_core(graph: Graph, options: SolverOptions) -> tuple[Array, RunStatistics]:

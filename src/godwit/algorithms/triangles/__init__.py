@@ -25,12 +25,12 @@ from godwit.graph.csr import Graph
 from godwit.graph.facts import is_symmetric
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -244,36 +244,29 @@ def _sum(
     :returns: the graph; the number of triangles of each vertex, int64 (n), or the sum of their products,
         float64 (n); the number of triangles of the graph, None where edges have values; and statistics
     """
-    with on_gpus_or_cores(graph, devices, name) as (plain, device, placed):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, name, OF_STEPS)
+    with DeviceQuery(graph, devices, name, "oriented by degree", options) as query:
+        plain, placed, statistics = query.graph, query.placed, query.statistics
         if placed is not None:
             placed.check_all_duplicated(f"{name} runs")
-        statistics = RunStatistics(tuple(one.name for one in used), "oriented by degree")
         with statistics.phase("number"):
             simple = view(plain)
         n = plain.vertex_count
         valued = simple.is_weighted
         if n == 0:
-            return (
-                plain,
-                location.place(np.empty(0, np.float64 if valued else np.int64)),
-                0,
-                statistics,
-            )
+            none = np.empty(0, np.float64 if valued else np.int64)
+            return plain, location.place(none), 0, statistics
         poll = make_poll(options, n)
         if placed is None:
             with statistics.phase("rows"):
                 rows = degree_rows(simple)
             with statistics.phase("run"):
-                by_position = sum_on_cores(rows, device.threads, poll)
+                by_position = sum_on_cores(rows, query.device.threads, poll)
             sums = by_position if rows.position is None else by_position[rows.position]
             total = None if valued else int(sums.sum()) // 3
             statistics.processed_items[0], statistics.arcs_relaxed[0] = n, len(rows.targets)
             return plain, sums, total, statistics
-        from godwit.algorithms.triangles.cuda import sum_on_gpus
+        from godwit.algorithms.triangles.cuda import TrianglesQuery
 
-        of_simple = placed if simple is placed.graph else placed.reweighted(simple)
-        sums, total = sum_on_gpus(of_simple, options.gpu, location, poll, statistics)
-        add_placement(statistics, placed, graph)
+        query_on_gpus = TrianglesQuery(options.gpu, poll, statistics, location)
+        sums, total = query_on_gpus.run(placed.reweighted(simple))
         return plain, sums, total, statistics

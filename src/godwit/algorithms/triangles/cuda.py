@@ -6,6 +6,7 @@ delivered in the order of vertices; those of several GPUs are added up on the fi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -15,18 +16,16 @@ from godwit.algorithms.triangles.rows import DegreeRows, rows_in_order
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
-from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.rows import RowClass
-from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
+from godwit.supersteps.run import STAGE, StepPlan, step_source
+from godwit.supersteps.shares import Placed, SharedQuery
 
 THREADS = 256
 """Threads of a block, of which several are resident on a multiprocessor."""
@@ -65,8 +64,6 @@ ARGUMENTS = np.dtype(
     ]
 )
 """``Arguments`` of triangles.cuh."""
-
-Placed = StepPlacement | StepCopies
 
 
 class TrianglesPhase(IntEnum):
@@ -108,81 +105,45 @@ class _TriangleArrays:
         self.received = DeviceArray(placement)
 
 
-def sum_on_gpus(
-    placed: PlacedGraph,
-    gpu: GpuOptions,
-    location: ResultLocation,
-    poll: RunPoll | None,
-    statistics: RunStatistics,
-) -> tuple[Any, int | None]:
-    """Sum triangles at each vertex of a simple graph, and fill in statistics.
+@dataclass(eq=False)
+class TrianglesQuery(SharedQuery[tuple[Any, int | None]]):
+    """Triangles at each vertex of a simple graph, whose weights are values of edges.
 
-    :param placed: the graph; weights are values of edges
-    :returns: (n) int64 numbers of triangles, or float64 sums of products, and the number of all triangles,
-        or None
-    :raises GraphTooLargeError: need against free
+    The result is (n) int64 numbers of triangles, or float64 sums of products, and the number of all
+    triangles, or None.
+
+    :param location: of the sums
     """
-    placement = place_positions(placed)
-    if placement.count >= 1 << 32:
-        raise GraphTooLargeError(
-            f"the graph has {placement.vertex_count:,} vertices, and triangles on GPUs take fewer than "
-            f"{1 << 32:,}"
-        )
-    query = _Query(gpu, location, poll, statistics)
-    with statistics.phase("run"):
-        if len(placement.parts) == 1:
-            found = query.run_on(placement)
-        else:
-            gpus = len(set(placement.indexes))
-            shares = max(1, placed.graph.arc_count // _LEAST_SHARE_ARCS)
-            found = placement.run_on_copies(min(gpus, shares), query.run_on)
-    statistics.split_run(query.seconds)
-    return found
 
+    location: ResultLocation
 
-class _Query:
-    """One query, on a placement with one device or on copies."""
+    def shares(self, placement: StepPlacement) -> int:
+        """Return the number of shares.
 
-    def __init__(
-        self,
-        gpu: GpuOptions,
-        location: ResultLocation,
-        poll: RunPoll | None,
-        statistics: RunStatistics,
-    ) -> None:
-        self._gpu = gpu
-        self._location = location
-        self._poll = poll
-        self._statistics = statistics
-        self.seconds: dict[str, float] = {}
+        :raises GraphTooLargeError: more vertices than the kernel counts
+        """
+        if placement.count >= 1 << 32:
+            raise GraphTooLargeError(
+                f"the graph has {placement.vertex_count:,} vertices, and triangles on GPUs take fewer than "
+                f"{1 << 32:,}"
+            )
+        return placement.graph.arc_count // _LEAST_SHARE_ARCS
 
     def run_on(self, target: Placed) -> tuple[Any, int | None]:
-        """Run the query, and return the sums of vertices and their total."""
-        first, *others = target.placements
-        # A plan points to the arrays of all placements, and is kept with the first.
-        key = ("triangles", self._gpu, tuple(other.version for other in others))
+        """Return the sums of vertices and their total."""
+        first, devices = target.placements[0], self.devices(target)
         with target.held():
-            plan = first.plan(key, lambda: self._make_plan(target))
-            self.seconds["kernel"] = plan.run(poll=self._poll)
-            states = plan.controls()["state"]
-            devices = target.devices if isinstance(target, StepCopies) else [0]
-            for device, counts, state in zip(
-                devices, plan.controls()["run_counts"], states, strict=True
-            ):
-                self._statistics.processed_items[device] = int(counts[0])
-                self._statistics.rounds[device] = int(state[STEP])
-                self._statistics.arcs_relaxed[device] = first.graph.arc_count // len(devices)
-            total = int(states[:, TrianglesWord.ALL_FOUND].sum())
-            self.seconds["kernel"] += plan.add_up(self._poll)
+            plan = self.plan(target, "triangles", lambda: _TrianglesPlan(target, self.gpu))
+            outcomes = self.drive(plan, target)
+            for device, counts in zip(devices, outcomes["run_counts"], strict=True):
+                self.statistics.processed_items[device] = int(counts[0])
+                self.statistics.arcs_relaxed[device] = first.graph.arc_count // len(devices)
+            total = int(outcomes["state"][:, TrianglesWord.ALL_FOUND].sum())
+            self.seconds["kernel"] += plan.add_up(self.poll)
             dtype = np.dtype(np.float64 if plan.valued else np.int64)
             sums = first.kept(_TriangleArrays).sums
-            found = deliver_vertices(first, sums, dtype, self._location)[0]
+            found = deliver_vertices(first, sums, dtype, self.location)[0]
             return found, None if plan.valued else total
-
-    def _make_plan(self, target: Placed) -> _TrianglesPlan:
-        made = _TrianglesPlan(target, self._gpu)
-        self.seconds["compile"] = made.compile_s
-        return made
 
 
 class _TrianglesPlan(StepPlan[StepPlacement | StepCopies]):

@@ -165,15 +165,7 @@ struct RowVisit {
 
     // Return the number of lower neighbours of u that come before v, which is one of them.
     __device__ __forceinline__ u32 thread_prefix(i64 begin, i64 end) const {
-        i64 low = begin, high = end;
-        while (low < high) {
-            const i64 middle = (low + high) / 2;
-            if (given.targets[middle] < v)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return static_cast<u32>(low - begin);
+        return static_cast<u32>(thread_lower_bound(given.targets, begin, end, v) - begin);
     }
 
     // Visit arcs [from, to) from v to upper neighbours; return the sum of what the lane's edges get.
@@ -238,19 +230,6 @@ __device__ __forceinline__ Sum group_take_row(const Arguments &given, Table &tab
     return mine;
 }
 
-// Return the row that has an arc, of the first `rows` rows.
-__device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 rows, i64 arc) {
-    i64 low = 0, high = rows;
-    while (low < high) {
-        const i64 middle = (low + high) / 2;
-        if (offsets[middle + 1] <= arc)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 struct Tally {
     u64 rows = 0;   // of the block's or the warp's first lane
     u64 found = 0;  // of the lane
@@ -273,7 +252,7 @@ __device__ __forceinline__ void team_take_pieces(const Arguments &given, Table t
         if (block.own >= last) break;
         const i64 piece = static_cast<i64>(block.own * given.shares + given.share);
         const i64 begin = piece * given.piece_arcs, end = min(begin + given.piece_arcs, arcs);
-        for (i64 v = thread_row_of(given.offsets, given.long_rows, begin);
+        for (i64 v = thread_row_of(given.offsets, 0, given.long_rows, begin);
              v < given.long_rows && given.offsets[v] < end; v++) {
             if (threadIdx.x == 0) tally.rows += given.offsets[v + 1] <= end;
             const i64 from = max(given.splits[v], begin), to = min(given.offsets[v + 1], end);

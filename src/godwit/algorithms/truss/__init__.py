@@ -23,13 +23,13 @@ from godwit.graph.rows import Rows
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions
+from godwit.supersteps.first_gpu import run_on_first_gpu
 from godwit.trace import TraceArgument, recorded
 from godwit.worker.options import SolverOptions, query_options
-from godwit.worker.query import GraphArgument, add_placement, on_gpus_or_cores
+from godwit.worker.query import DeviceQuery, GraphArgument
 from godwit.worker.solve import make_poll
 
 
@@ -76,19 +76,18 @@ def truss_number(
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     with (
         recorded(trace, "truss numbers"),
-        on_gpus_or_cores(graph, devices, "truss_number") as (plain, device, placed),
+        DeviceQuery(
+            graph, devices, "truss_number", "peeling", options, what="truss numbers"
+        ) as query,
     ):
-        used = (device,) if placed is None else placed.context.devices
-        check_options(used, options.gpu, "truss numbers", OF_STEPS)
-        statistics = RunStatistics(tuple(one.name for one in used), "peeling")
+        plain, placed, statistics = query.graph, query.placed, query.statistics
         with statistics.phase("number"):
             simple = simple_graph(plain)
         edge_count = simple.arc_count // 2
         if edge_count == 0:
             truss: Any = np.empty(0, np.int32)
         elif placed is not None:
-            of_simple = placed if simple is placed.graph else placed.reweighted(simple)
-            truss = _on_gpu(of_simple, statistics, options)
+            truss = _on_gpu(placed.reweighted(simple), statistics, options)
         else:
             with statistics.phase("rows"):
                 rows = degree_rows(simple)
@@ -96,12 +95,11 @@ def truss_number(
                 places = edge_numbers(simple, rows, edges)
             poll = make_poll(options, edge_count)
             with statistics.phase("run"):
-                by_number, rounds = truss_numbers_on_cores(rows, edges, device.threads, poll)
+                by_number, statistics.rounds[0] = truss_numbers_on_cores(
+                    rows, edges, query.device.threads, poll
+                )
                 truss = by_number[places]
-            statistics.rounds = np.array([rounds], np.int64)
         statistics.processed_items[0] = edge_count
-        if placed is not None:
-            add_placement(statistics, placed, graph)
         return TrussResult(plain, truss, statistics, options.location)
 
 
@@ -172,13 +170,8 @@ def _on_gpu(placed: PlacedGraph, statistics: RunStatistics, options: SolverOptio
 
     placed.check_all_duplicated("truss numbers are computed")
     poll = make_poll(options, placed.graph.arc_count // 2)
-    steps = place_positions(placed)
-    with statistics.phase("run"):
-        outcome = steps.run_on_first(
-            lambda whole: truss_numbers_on_gpu(whole, options.gpu, options.location, poll)
-        )
-    statistics.begin_on(statistics.devices[:1])
-    statistics.split_run(outcome.seconds)
-    statistics.rounds = np.array([outcome.supersteps], np.int64)
-    statistics.arcs_relaxed = np.array([outcome.visited], np.int64)
-    return outcome.truss
+    return run_on_first_gpu(
+        placed,
+        statistics,
+        lambda whole: truss_numbers_on_gpu(whole, options.gpu, options.location, poll),
+    ).values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from enum import IntEnum
 from time import perf_counter
 from typing import Any
@@ -13,18 +12,20 @@ import numpy as np
 from godwit.algorithms.triangles.rows import rows_in_order
 from godwit.algorithms.truss.rows import Edges, edge_numbers, sorted_targets
 from godwit.arrays import ResultLocation
-from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.delivery import Conversion, Delivery, Share
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
-from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.first_gpu import Outcome
+from godwit.supersteps.one_gpu import OneGpuPlan, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.rows import RowClass
-from godwit.supersteps.run import STAGE, STEP, StepPlan, step_source
+from godwit.supersteps.run import STAGE, step_source
 from godwit.trace import seconds_since
 
+_OF_EDGES = ("upper", "lower", "support", "order", "truss", "listed")
+"""Arrays with a number for each edge."""
 _POINTERS = (
     "offsets", "splits", "neighbours", "first_edges", "arc_edges", "hub_words", "ends", "targets",
     "numbers", "upper", "lower", "support", "order", "listed_bits", "truss", "listed", "left", "left_count",
@@ -66,21 +67,6 @@ class Count(IntEnum):
     REMOVED, VISITED = range(2)
 
 
-@dataclass
-class TrussOutcome:
-    """Truss numbers, work and times of a query.
-
-    :param truss: (k) int32
-    :param visited: arcs of the rows that were looked up
-    :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
-    """
-
-    truss: Any
-    visited: int
-    supersteps: int
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
 def source(id_dtype: Any) -> str:
     """Return the source of the kernel for a dtype of positions."""
     return step_source(
@@ -92,25 +78,16 @@ def source(id_dtype: Any) -> str:
     )
 
 
-class _TrussArrays:
-    """The arrays of truss numbers, kept on the device between queries.
-
-    ``places`` has the number of each edge in the order of results.
-    """
-
-    def __init__(self, placement: StepPlacement) -> None:
-        self.of = {name: DeviceArray(placement) for name in (*_POINTERS, "counters", "places")}
-
-
 def truss_numbers_on_gpu(
     placement: StepPlacement,
     gpu: GpuOptions,
     location: ResultLocation,
     poll: ProgressPoll | None,
-) -> TrussOutcome:
-    """Compute the truss numbers of a simple graph that has edges, and is on one device.
+) -> Outcome:
+    """Compute the truss numbers, int32 (k), of a simple graph that has edges, and is on one device.
 
     :param location: of the truss numbers
+    :returns: values; arcs: those of the rows that were looked up
     :raises GraphTooLargeError: need against free, or more edges than the kernel counts
     """
     if placement.capacity >= 1 << 32 or placement.graph.arc_count // 2 >= _MOST_EDGES:
@@ -119,16 +96,12 @@ def truss_numbers_on_gpu(
             f"the graph has {placement.vertex_count:,} and {placement.graph.arc_count // 2:,}; use "
             "devices='cpu'"
         )
-    seconds: dict[str, float] = {}
     with placement.held():
-        plan = placement.plan(("truss", gpu), lambda: _TrussPlan(placement, gpu, seconds))
-        seconds["kernel"] = plan.run(phase=plan.first_phase, poll=poll)
+        plan = placement.plan(("truss", gpu), lambda: _TrussPlan(placement, gpu))
+        plan.ask(phase=plan.first_phase, poll=poll)
         plan.first_phase = Phase.TRUSS_BEGIN
-        control = plan.controls()[0]
-        truss, seconds["gather"] = plan.deliver(location)
-    return TrussOutcome(
-        truss, int(control["run_counts"][Count.VISITED]), int(control["state"][STEP]), seconds
-    )
+        truss = plan.deliver_edges(location)
+        return plan.outcome(truss, Count.REMOVED, Count.VISITED)
 
 
 def _hub_count(rows: int, target_bytes: int) -> int:
@@ -145,51 +118,53 @@ def _hub_words(hubs: int) -> int:
     return _WARP // 2 * groups * (groups + 1)
 
 
-class _TrussPlan(StepPlan[StepPlacement]):
+class _TrussPlan(OneGpuPlan):
     """Truss numbers of a placement on one device.
 
-    :param seconds: gets the time of making rows, and of loading the kernel
     :ivar first_phase: of the next run; the first one makes what all of them share
     """
 
-    def __init__(
-        self, placement: StepPlacement, gpu: GpuOptions, seconds: dict[str, float]
-    ) -> None:
-        begin = perf_counter()
-        text = source(placement.id_dtype)
-        compile_meanwhile(placement.indexes[0], text)
-        rows = rows_in_order(placement.graph, placement.numbering)
-        edges = Edges.of(rows)
-        uploads = {
-            "offsets": rows.offsets,
-            "splits": rows.splits,
-            "neighbours": sorted_targets(rows),
-            "first_edges": edges.first,
-            "places": edge_numbers(placement.graph, rows, edges),
-        }
-        seconds["rows"] = perf_counter() - begin
-        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
-        seconds["compile"] = self.compile_s
-        self.arrays = placement.kept(_TrussArrays)
+    def __init__(self, placement: StepPlacement, gpu: GpuOptions) -> None:
+        with compiling(placement, source(placement.id_dtype)) as prepared:
+            rows = rows_in_order(placement.graph, placement.numbering)
+            edges = Edges.of(rows)
+            uploads = {
+                "offsets": rows.offsets,
+                "splits": rows.splits,
+                "neighbours": sorted_targets(rows),
+                "first_edges": edges.first,
+                "places": edge_numbers(placement.graph, rows, edges),  # in the order of results
+            }
+        super().__init__(placement, prepared, ARGUMENTS, gpu, "truss")
         self.first_phase = Phase.TRUSS_NUMBER
-        (part,) = placement.parts
-        struct = self.arguments[0]
-        blocks = self.blocks_with(part.device, 0)
+        blocks = self.blocks_with(self.part.device, 0)
         left_room = -(-edges.count // (_WARP * blocks)) * _WARP
         classes = placement.numbering.classes[0]
         hubs = _hub_count(int(classes[RowClass.CLASS_GROUP]), uploads["neighbours"].nbytes)
-        self._allocate(uploads, edges.count, hubs, left_room * blocks, blocks)
+        number_bytes = _NUMBER_BYTES * edges.count
+        self.allocate(
+            {
+                **{name: values.nbytes for name, values in uploads.items()},
+                "ends": uploads["splits"].nbytes,
+                "targets": uploads["neighbours"].nbytes,
+                **dict.fromkeys(("numbers", "arc_edges"), 2 * number_bytes),
+                "hub_words": _HUB_WORD_BYTES * _hub_words(hubs),
+                **dict.fromkeys(_OF_EDGES, number_bytes),
+                "listed_bits": _NUMBER_BYTES * (edges.count // 32 + 1),
+                "left": _NUMBER_BYTES * left_room * blocks,
+                "left_count": _NUMBER_BYTES * blocks,
+                "counters": _COUNTERS_BYTES,
+            }
+        )
         for name, values in uploads.items():
-            self.arrays.of[name][part].upload(values)
-        for name in (*_POINTERS, "counters"):
-            struct[name] = self.arrays.of[name][part].pointer
+            self.array(name)[self.part].upload(values)
+        struct = self.struct
         struct["left_room"], struct["rows"] = left_room, len(rows.splits)
         struct["long_rows"] = classes[RowClass.CLASS_WARP]
         struct["edges"], struct["edges_a_step"], struct["hubs"] = edges.count, _EDGES_A_STEP, hubs
-        share = Share(part.index, part.stream, 0, edges.count)
-        places = self.arrays.of["places"][part].pointer
+        places = self.array("places")[self.part].pointer
         self._delivery = Delivery(
-            [share],
+            [Share(self.part.index, self.part.stream, 0, edges.count)],
             edges.count,
             edges.dtype,
             lambda number: places,
@@ -197,33 +172,11 @@ class _TrussPlan(StepPlan[StepPlacement]):
         )
         self.lay_out()
 
-    def _allocate(
-        self, uploads: dict[str, Array], edges: int, hubs: int, left: int, blocks: int
-    ) -> None:
-        """Allocate buffers.
-
-        :param edges: number of edges
-        :param left: room for edges that are left, of all blocks
-        :raises GraphTooLargeError: need against free
-        """
-        sizes = {name: values.nbytes for name, values in uploads.items()}
-        sizes["ends"] = sizes["splits"]
-        sizes["targets"] = sizes["neighbours"]
-        sizes["numbers"] = sizes["arc_edges"] = 2 * _NUMBER_BYTES * edges
-        sizes["hub_words"] = _HUB_WORD_BYTES * _hub_words(hubs)
-        for name in ("upper", "lower", "support", "order", "listed_bits", "truss", "listed"):
-            sizes[name] = _NUMBER_BYTES * edges
-        sizes["listed_bits"] = _NUMBER_BYTES * (edges // 32 + 1)
-        sizes["left"], sizes["left_count"] = _NUMBER_BYTES * left, _NUMBER_BYTES * blocks
-        sizes["counters"] = _COUNTERS_BYTES
-        self.placement.reserve(
-            *((self.arrays.of[name], [max(8, nbytes)]) for name, nbytes in sizes.items())
-        )
-
-    def deliver(self, location: ResultLocation) -> tuple[Any, float]:
-        """Return the truss numbers in the order of results, and the seconds that it took."""
+    def deliver_edges(self, location: ResultLocation) -> Any:
+        """Return the truss numbers in the order of results."""
         begin = perf_counter()
         dtype = np.dtype(np.int32)
-        values = self.arrays.of["truss"].buffers[0].pointer
+        values = self.array("truss")[self.part].pointer
         found = self._delivery.deliver([values], Conversion(dtype, dtype), location, joined=values)
-        return found, seconds_since(begin, "gather")
+        self.seconds["gather"] = seconds_since(begin, "gather")
+        return found

@@ -99,18 +99,6 @@ struct Front {
     i64 row_end = 0;
 };
 
-// Return the first place of sorted targets that is not below a target.
-__device__ __forceinline__ i64 thread_place(const Id *targets, i64 begin, i64 end, i64 target) {
-    while (begin < end) {
-        const i64 middle = (begin + end) / 2;
-        if (static_cast<i64>(targets[middle]) < target)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
-}
-
 struct RowEntry {
     u32 target;
     u32 number;
@@ -275,13 +263,13 @@ __device__ __forceinline__ void team_number(const Truss &truss, const Team &team
             } else {  // that of the arc back
                 const i64 back = given.offsets[target];
                 number = given.first_edges[target] - back +
-                         thread_place(given.neighbours, back, given.splits[target], row);
+                         thread_lower_bound(given.neighbours, back, given.splits[target], row);
             }
             given.arc_edges[arc] = static_cast<u32>(number);
         }
         if (row >= static_cast<i64>(given.hubs)) continue;
         for (i64 group = lane_id(); group <= row / 32; group += WARP) {
-            i64 at = thread_place(given.neighbours, begin, split, 32 * group);
+            i64 at = thread_lower_bound(given.neighbours, begin, split, 32 * group);
             HubWord word{0, static_cast<u32>(first + at - begin)};
             for (; at < split && static_cast<i64>(given.neighbours[at]) / 32 == group; at++)
                 word.bits |= 1u << (given.neighbours[at] & 31);

@@ -190,16 +190,7 @@ extern "C" __global__ void write_ends(const u64 *keys, i64 count, SourceRange ra
                                       i64 *ends) {
     for (i64 row = grid_thread(); row < range.last - range.first; row += grid_threads()) {
         const u64 limit = static_cast<u64>(row + 1) << range.target_bits;
-        i64 low = 0, high = count;
-        while (low < high) {
-            const i64 middle = (low + high) / 2;
-            if (keys[middle] < limit) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        ends[row] = base + low;
+        ends[row] = base + thread_lower_bound(keys, 0, count, limit);
     }
 }
 

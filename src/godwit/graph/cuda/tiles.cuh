@@ -41,19 +41,6 @@ __device__ __forceinline__ void block_sum_up(u64 *values, i64 count) {
     if (threadIdx.x == 0) values[count] = sum;
 }
 
-// The last row of [low, high] that begins at `arc` or before it; row `low` does.
-__device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 high, i64 arc) {
-    while (low < high) {
-        const i64 middle = low + (high - low + 1) / 2;
-        if (offsets[middle] <= arc) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    return low;
-}
-
 // For each arc of [begin, begin + count): `visit(arc, row)`. `first` and `last` bound the rows of these
 // arcs.
 template <class Visit>

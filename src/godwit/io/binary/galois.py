@@ -27,8 +27,10 @@ from godwit.io.format import Format, Head, require_consecutive_ids
 from godwit.io.source import Source
 
 _HEADER = struct.Struct("<4Q")
-_MOST = 2**48
-_LONGEST_DATA = 2**16
+_MOST = 2**48  # vertices or arcs, and
+_LONGEST_DATA = (
+    2**16
+)  # bytes of an edge's data: a file that claims more is not taken for one of Galois
 _VERTICES_OF_VERSION_1 = 2**32
 _PIECE = 1 << 23  # elements that are converted and written at a time
 _DEFAULT_DTYPES: dict[int, np.dtype[Any]] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}

@@ -1,9 +1,9 @@
 // Running ahead: a block follows the vertices that it reaches through a queue in shared memory, up to
 // `hops` arcs and as long as their priorities are within the bound, before it meets the other blocks.
 //
-// A hop has one barrier: three counters are read, filled and cleared by turns. A packed row is queued with
-// its vertex: it was loaded together with the vertex's value when the vertex was reached, so that a hop
-// takes one latency of memory and one atomic.
+// A hop has one barrier, as three counters of queued vertices take turns: one is read, that of the next hop is
+// filled, and the third is cleared. A packed row is queued with its vertex: it was loaded together with the
+// vertex's value when the vertex was reached, so that a hop takes one latency of memory and one atomic.
 #pragma once
 
 #include "worker/cuda/expand.cuh"
@@ -50,7 +50,7 @@ __device__ void thread_relax_long(Worker<P> &worker, i64 vertex, typename P::Val
                                   u32 side) {
     const Part<P> &part = worker.part;
     i64 begin = part.offsets[vertex], end = part.offsets[vertex + 1];
-    if (end - begin > HUB_DEGREE) {  // the grid will process it, by its bit
+    if (end - begin > HUB_DEGREE) {  // all blocks will process it: it is pending
         if (side == 0) {
             worker.thread_set_pending(vertex, priority_of<P>(value));
             worker.processed -= 1;

@@ -82,6 +82,25 @@ __device__ __forceinline__ i64 warp_lower_bound(const Value *values, i64 low, i6
     return low;
 }
 
+// Return the first place of [low, high) in ascending values whose value is not below the wanted one, or `high`.
+template <class Value, class Wanted>
+__device__ __forceinline__ i64 thread_lower_bound(const Value *values, i64 low, i64 high,
+                                                  Wanted wanted) {
+    while (low < high) {
+        const i64 middle = (low + high) / 2;
+        if (static_cast<Wanted>(values[middle]) < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Return the row of [low, high] that has an arc: the last one that begins at the arc or before it; `low` does.
+__device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 high, i64 arc) {
+    return thread_lower_bound(offsets + 1, low, high, arc + 1);
+}
+
 // Return the index of the row that has a chunk: the last of `count` rows whose first chunk is not past it. Rows
 // lie in the order of their chunks.
 template <class Row>

@@ -100,6 +100,43 @@ def test_weights_of_any_spread(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
             check(graph_of_extremes(dtype))
 
 
+@pytest.mark.parametrize("dtype", _EXTREMES)
+@pytest.mark.parametrize("light", [0.4, 100])
+def test_ties_in_simple_graphs_multigraphs_and_unsorted_rows(
+    dtype: str, light: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "LIGHT_EDGES", light)
+    generator = np.random.default_rng(4)
+    sources, targets = generator.integers(5, 55, (2, 300))  # some vertices have no edges
+    sources[:40], targets[:40] = 9, np.arange(9, 49)  # and one has many, and a self-loop
+    weights = generator.choice(np.array(_EXTREMES[dtype][:3], dtype), 300)
+    multigraph = Graph.from_edges(sources, targets, weights, directed=False, vertex_count=60)
+    rows = np.repeat(np.arange(60), np.diff(multigraph.offsets))
+    order = np.lexsort((generator.random(len(rows)), rows))
+    assert multigraph.weights is not None
+    shuffled = multigraph.targets[order], multigraph.weights[order]
+    unsorted = Graph(multigraph.offsets, *shuffled, directed=False)
+    for graph in (multigraph.merge_parallel_arcs("min"), multigraph, unsorted):
+        for threads in (1, 2, 3):
+            with forced_threads(threads):
+                check(graph)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_threads_do_not_matter(weighted: bool) -> None:
+    """A graph large enough for several, whose rows and words of marks are shared out unevenly."""
+    graph = generators.rmat(13, 8, seed=5).symmetrize().with_random_weights(1, 5)
+    arcs = []
+    for threads in (1, 2, 5):
+        with forced_threads(threads):
+            result = gw.minimum_spanning_forest(graph, devices="cpu", weighted=weighted)
+        arcs.append(result.arcs)
+        rows = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+        np.testing.assert_array_equal(result.sources, rows[result.arcs])
+    assert all(np.array_equal(arcs[0], others) for others in arcs)
+    assert arcs[0].tolist() == kruskal(graph, weighted=weighted)
+
+
 def test_zeros_of_either_sign_are_equal() -> None:
     graph = Graph.from_edges([0, 1, 0], [1, 2, 2], [0.0, -0.0, 0.0], directed=False)
     assert gw.minimum_spanning_forest(graph).edges() == [(0, 1), (0, 2)]

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
+from godwit.algorithms.triangles import rows
+from godwit.algorithms.truss import cpu
 from godwit.cli.application import app
 from godwit.errors import InputError, VerificationError
 from godwit.graph.csr import Graph
@@ -58,6 +60,32 @@ def test_truss_numbers_are_networkx(name: str) -> None:
 def test_random_graphs(graph: Graph, threads: int) -> None:
     with forced_threads(threads):
         check(graph, devices="cpu")
+
+
+@pytest.mark.parametrize("hubs", [0, 3, 4096])
+def test_rows_by_degree(hubs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges between the first positions are in a table, and the others are searched for."""
+    monkeypatch.setattr(rows, "_OWN_STEPS", 0)
+    monkeypatch.setattr(cpu, "_HUBS", hubs)
+    for seed in range(6):
+        for threads in (1, 3):
+            with forced_threads(threads):
+                check(gw.generators.rmat(5, 5, seed=seed).symmetrize(), devices="cpu")
+
+
+def test_threads_and_tables_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph of more edges than threads claim, hold or hit at once."""
+    graph = gw.generators.rmat(10, 16, seed=1).symmetrize()
+    found = []
+    for hubs in (0, 20, 4096):
+        monkeypatch.setattr(cpu, "_HUBS", hubs)
+        for threads in (1, 2, 5):
+            with forced_threads(threads):
+                found.append(gw.truss_number(graph, devices="cpu"))
+    gw.verify_truss_number(graph, found[0])
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.truss, found[0].truss)
+        assert other.statistics.rounds == found[0].statistics.rounds
 
 
 def test_a_dense_core_with_leaves() -> None:

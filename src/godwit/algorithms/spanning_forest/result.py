@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from godwit.algorithms.spanning_forest.cpu import ForestMarks, marked_edges
+from godwit.algorithms.spanning_forest.cpu import ForestMarks, marked_arcs, marked_edges
 from godwit.dtypes import Array, frozen
 from godwit.graph.build import arcs_to_rows
 from godwit.graph.csr import Graph
@@ -57,19 +57,14 @@ class SpanningForestResult(Result):
         return self.graph.vertex_count - self.edge_count
 
     @cached_property
-    def _edges(self) -> tuple[Array, Array]:
-        arcs, sources = marked_edges(self.graph.rows, self._marked)
-        return frozen(arcs), frozen(sources)
-
-    @property
     def arcs(self) -> Array:
         """Index in ``graph.targets`` of each edge's arc from its smaller vertex: int64 (k), ascending."""
-        return self._edges[0]
+        return frozen(marked_arcs(self.graph.rows, self._marked))
 
-    @property
+    @cached_property
     def sources(self) -> Array:
         """Position of the smaller vertex of each edge, (k), dtype of the targets."""
-        return self._edges[1]
+        return frozen(marked_edges(self.graph.rows, self._marked)[1])
 
     @cached_property
     def targets(self) -> Array:
@@ -95,6 +90,8 @@ class SpanningForestResult(Result):
         if weights.dtype.kind == "f":
             with np.errstate(over="ignore", invalid="ignore"):  # infinity, or NaN of inf - inf
                 return float(weights.sum(dtype=np.float64))
+        if weights.itemsize == 4:
+            return int(weights.sum(dtype=np.int64))
         numbers = weights.astype(np.int64)
         return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
 

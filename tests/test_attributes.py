@@ -217,6 +217,26 @@ def test_wrong_columns() -> None:
         graph.with_vertex_data({"a": [1, 2, 3]}).vertex_data["a"][0] = 2
 
 
+@pytest.mark.parametrize("kind", [dict, pd.Series])
+def test_values_by_vertex(kind: Any) -> None:
+    """A pandas Series is by its index: sorted by value, it is in another order than the vertices."""
+    graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"], directed=False)
+    people = kind({"Jena": 110, "Ulm": 129, "Bonn": 336})
+    assert graph.with_vertex_data({"people": people}).vertex_data["people"].tolist() == [
+        336,
+        129,
+        110,
+    ]
+    names = kind({"Jena": "J", "Bonn": "BN", "Ulm": "UL"})
+    assert list(graph.with_vertex_data({"sign": names}).vertex_data["sign"]) == ["BN", "UL", "J"]
+    with pytest.raises(
+        InputError, match="column 'people' must be of all vertices, and 'Ulm' has none"
+    ):
+        graph.with_vertex_data({"people": kind({"Jena": 110, "Bonn": 336})})
+    with pytest.raises(InputError, match="Köln"):
+        graph.with_vertex_data({"people": kind({"Jena": 1, "Bonn": 3, "Ulm": 2, "Köln": 4})})
+
+
 def test_files_say_what_they_lack(tmp_path: Path) -> None:
     graph = gw.Graph.from_networkx(nx.karate_club_graph())
     with pytest.warns(LostDataWarning, match=r"graph.godwit does not have .*: club") as given_:

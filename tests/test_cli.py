@@ -533,6 +533,18 @@ class TestOtherCommands:
         text = run(*command.split(), "--help").stdout
         assert f"godwit {command}".rstrip() in text.partition("Examples:")[2]
 
+    @pytest.mark.parametrize("command", ["", "sssp", "info"])
+    def test_help_shows_no_types_of_flags(self, command: str) -> None:
+        text = run(*command.split(), "--help").stdout
+        assert "--help" in text
+        assert "bool" not in text
+
+    def test_infinite_eccentricities_are_explained(self, tmp_path: Path) -> None:
+        path = tmp_path / "parts.el"
+        path.write_text("# Undirected graph\n0 1\n1 2\n3 4\n")
+        assert "5 do not reach all others: their values are" in run("eccentricity", path).stdout
+        assert "do not reach" not in run("eccentricity", "path:4").stdout
+
     def test_help_says_what_is_counted(self) -> None:
         assert "MTEPS are millions of arcs" in run("sssp", "--help").stdout
 
@@ -714,7 +726,11 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "no source": (ROADS, "bfs FILE", "Missing option '--source'"),
     "zero devices": (ROADS, "sssp FILE -s 1 --devices 0", "devices must be at least 1, got 0"),
     "negative devices": (ROADS, "sssp FILE -s 1 --devices -1", "at least 1, got -1"),
-    "unknown device": (ROADS, "sssp FILE -s 1 --devices gpu", "there is no device 'gpu'"),
+    "unknown device": (
+        ROADS,
+        "sssp FILE -s 1 --devices gpu",
+        "there is no device 'gpu'.*GPUs are called cuda",
+    ),
     "no device name": (ROADS, "sssp FILE -s 1 --devices cpu:0,", "must be a number or names"),
     "zero parts": (ROADS, "partition FILE -k 0", "parts must be at least 1, got 0"),
     "unknown method": (ROADS, "sssp FILE -s 1 --partition best", "contiguous, random.*'best'"),
@@ -748,6 +764,9 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "unknown option": (ROADS, "info FILE --colour", "No such option.*--colour"),
     "unknown command": (ROADS, "walk FILE", "No such command 'walk'"),
     "name of NetworkX": (ROADS, "k_core FILE", "No such command 'k_core'. Did you mean 'core'?"),
+    "option of NetworkX": (ROADS, "pagerank FILE --alpha 1", "--alpha. Did you mean --damping?"),
+    "option misspelt": (ROADS, "sssp FILE -s 1 --column a,b", "--column. Did you mean --columns?"),
+    "no command": (ROADS, "FILE", r"A command comes first: godwit info "),
     "name of cuGraph": (ROADS, "wcc FILE", "No such command 'wcc'. Did you mean 'components'?"),
 }
 

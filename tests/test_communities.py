@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,6 +176,28 @@ class TestModularity:
         sets = sets_of(np.unique(labels, return_inverse=True)[1])
         expected = nx.community.modularity(plain.to_networkx(), sets, resolution=resolution)
         assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+    def test_of_networkx_communities_and_of_mappings(self) -> None:
+        club = nx.karate_club_graph()
+        named = nx.relabel_nodes(club, {v: f"v{v}" for v in club})
+        graph = Graph.from_networkx(named)
+        sets = nx.community.greedy_modularity_communities(named)
+        expected = pytest.approx(nx.community.modularity(named, sets))
+        assert gw.modularity(graph, sets) == expected
+        assert gw.modularity(graph, [list(one) for one in sets]) == expected
+        numbers = {v: i for i, one in enumerate(sets) for v in one}
+        assert gw.modularity(graph, numbers) == expected
+        assert gw.modularity(graph, pd.Series(numbers)) == expected
+
+    def test_communities_are_of_all_vertices_and_do_not_overlap(self) -> None:
+        graph = gw.generators.path(4)
+        for labels in ([[0, 1], [3]], {0: 1, 1: 1, 3: 2}):
+            with pytest.raises(InputError, match="labels must be of all vertices, and 2 has none"):
+                gw.modularity(graph, labels)
+        with pytest.raises(InputError, match="must not overlap, and 1 is in two"):
+            gw.modularity(graph, [{0, 1}, {1, 2, 3}])
+        with pytest.raises(InputError, match="9"):
+            gw.modularity(graph, [[0, 1], [2, 9]])
 
     def test_of_results(self, crowd: Graph) -> None:
         for method in METHODS:

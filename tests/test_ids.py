@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import godwit as gw
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
@@ -178,3 +179,29 @@ def test_texts_of_any_kind(values: list[str]) -> None:
     for v, value in enumerate(values):
         assert ids[v] == value
         assert ids.position(value) == v
+
+
+def test_ids_of_a_mask() -> None:
+    graph = gw.Graph.from_edges([0, 1], [1, 0], ids=["a", "b", "c"], vertex_count=3)
+    inside = gw.connected_components(graph).label == 0
+    assert graph.ids.of(inside) == ["a", "b"]
+    assert graph.subgraph(graph.ids.of(inside)).vertex_count == 2
+    with pytest.raises(
+        InputError, match=r"graph\.ids\.of makes a list of vertices of such booleans"
+    ):
+        graph.subgraph(inside)
+    with pytest.raises(InputError, match="booleans must be one for each of 3 vertices, got 2"):
+        graph.ids.of(inside[:2])
+    with pytest.raises(InputError, match=r"graph\.ids\.of takes several"):
+        _ = graph.ids[inside]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("hamburg", "Hamburg"), ("Hambrug", "Hamburg"), ("Oslo", None), ("", None)]
+)
+def test_a_misspelt_text_gets_a_hint(given: str, meant: str | None) -> None:
+    ids = VertexIds(3, ["Bremen", "Hamburg", "Köln"])
+    with pytest.raises(InputError) as caught:
+        ids.position(given)
+    expected = f"; did you mean {meant!r}?" if meant else "such as 'Bremen' and 'Köln'"
+    assert str(caught.value).endswith(expected)

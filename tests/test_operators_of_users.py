@@ -57,6 +57,10 @@ def _run(message: Any, **options: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
+    "an object's number": (
+        lambda value: value + GRAPH.vertex_count,
+        r"-> GRAPH is a Graph, which .* a number that is taken from it outside of the function",
+    ),
     "random": (lambda value: value + random.random(), r"uses random\.random: .*gw\.random"),
     "from random": (lambda value: value + drawn(), r"uses drawn: .*gw\.random"),
     "numpy": (

@@ -90,6 +90,8 @@ def test_every_name_in_documentation_is_there(page: str) -> None:
     text = (_REPOSITORY / page).read_text()
     for name in set(re.findall(r"\bgw\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", text)) - {"NAME"}:
         assert attrgetter(name)(gw) is not None, name
+    for name in set(re.findall(r"\bgraph\.(\w+)\(", text)):
+        assert callable(getattr(gw.Graph, name)), name  # properties are not
 
 
 @pytest.mark.parametrize("name", [name for name in gw.__all__ if name not in _MODULES])

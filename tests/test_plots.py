@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -61,7 +62,7 @@ def test_tails_begin_with_the_share_of_positive_values() -> None:
     assert len(share) <= 2000
     assert share[-1] == 1
     assert (np.diff(share) > 0).all()
-    assert (np.diff(line.get_xdata()) <= 0).all()
+    assert (np.diff(line.get_xdata()) < 0).all()  # a point for each value
 
 
 def test_degrees() -> None:
@@ -136,3 +137,30 @@ def test_commands(command: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--plot", "x.jpeg"])
     assert result.exit_code == 2
     assert "--plot must end in .pdf, .png or .svg, got 'x.jpeg'" in result.output
+
+
+def test_colors_by_vertex() -> None:
+    graph = gw.Graph.from_edges([0, 1], [1, 2], ids=["Bonn", "Ulm", "Jena"], directed=False)
+    for people in ({"Jena": 110, "Ulm": 129, "Bonn": 336}, {"Bonn": 336, "Jena": 110, "Ulm": 129}):
+        for values in (people, pd.Series(people)):
+            shown = [dots.get_array() for dots in graph.plot(values).collections]
+            assert [336, 129, 110] in [array.tolist() for array in shown if array is not None]
+
+
+def test_counts_have_no_fractions() -> None:
+    parts = gw.Graph.from_edges([0, 1, 3], [1, 2, 4], directed=False)
+    plots = [
+        gw.connected_components(parts).plot(), parts.plot_degrees(), gw.bfs(parts, 0).plot(),
+        gw.core_number(gw.generators.path(4)).plot(),
+    ]  # fmt: skip
+    for axes in plots:
+        axes.figure.canvas.draw()
+        assert all(tick == round(tick) for tick in axes.get_xticks())
+    for axes in plots[:3]:
+        assert all(tick == round(tick) for tick in axes.get_yticks())
+        assert axes.get_ylim()[0] == 0
+
+
+def test_tails_of_equal_values_are_one_point() -> None:
+    (line,) = gw.core_number(gw.generators.path(4)).plot().lines
+    assert [line.get_xdata().tolist(), line.get_ydata().tolist()] == [[1], [1]]

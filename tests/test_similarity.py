@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -287,3 +290,26 @@ def test_command(tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["pairs"] == 1
     assert CliRunner().invoke(app, [*line, "--pair", "7"]).exit_code == 2
     assert CliRunner().invoke(app, [*line, "--measure", "cosine"]).exit_code == 2
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_pairs_in_a_table(library: str) -> None:
+    towns = gw.Graph.from_edges([0, 1, 2], [1, 2, 3], directed=False, ids=["a", "b", "c", "d"])
+    columns = {"from": ["a", "b", "a"], "to": ["c", "d", "d"]}
+    expected = gw.jaccard(towns, list(zip(*columns.values(), strict=True))).to_dict()
+    table = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}[library](columns)
+    assert gw.jaccard(towns, table).to_dict() == expected
+    numbers = gw.Graph.from_edges([0, 1, 2], [1, 2, 3], directed=False)
+    counted = {"u": [0, 1], "v": [2, 3]}
+    table = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}[library](counted)
+    assert gw.jaccard(numbers, table).pairs == [(0, 2), (1, 3)]
+
+
+def test_wrong_tables_of_pairs() -> None:
+    graph = gw.generators.path(4)
+    with pytest.raises(InputError, match="must have two columns, got a, b, c"):
+        gw.jaccard(graph, pd.DataFrame({"a": [0], "b": [1], "c": [2]}))
+    with pytest.raises(InputError, match="must be complete, and b lacks a value"):
+        gw.jaccard(graph, pa.table({"a": [0], "b": pa.array([None], pa.int64())}))
+    with pytest.raises(InputError, match=r"a table of two columns, or pairs of vertices such as"):
+        gw.jaccard(graph, (0, 1))

@@ -424,6 +424,9 @@ class TestCommand:
         assert self.run("-", "--stream").exit_code == 2
         assert seen == ["/dev/stdin"]
 
+    @pytest.mark.filterwarnings(
+        "ignore::godwit.errors.LostDataWarning"
+    )  # of columns that might be weights
     def test_columns(self, tmp_path: Path) -> None:
         path = tmp_path / "named.csv"
         path.write_text("id,kind,friend,source,target\n0,7,1,1,2\n1,8,9,2,3\n2,9,9,7,8\n")

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit
-from godwit.errors import FormatError, GodwitError, GraphTooLargeError, InputError
+from godwit.errors import FormatError, GodwitError, GraphTooLargeError, InputError, LostDataWarning
 from godwit.graph import table_columns as table_module
 from godwit.graph.csr import Graph
 from godwit.io.graph_files import read, write
@@ -259,7 +259,9 @@ class TestColumns:
         delimiter = next(one for one in ",;\t" if one in header)
         text = f"{header}\n" + delimiter.join(["ann", "bob", "x"][: len(header.split(delimiter))])
         packed = gzip.compress(text.encode()) if name.endswith("gz") else text
-        assert named_arcs(read(csv_file(tmp_path, packed, name))) == [("ann", "bob")]
+        assert named_arcs(read(csv_file(tmp_path, packed, name), weighted=False)) == [
+            ("ann", "bob")
+        ]
 
     @pytest.mark.parametrize(
         ("text", "arcs"),
@@ -320,7 +322,9 @@ class TestColumns:
             assert (graph.vertex_count, graph.directed, graph.arc_count) == (3, False, 2)
 
     def test_a_third_column_of_another_name_is_no_weight(self, tmp_path: Path) -> None:
-        assert not read(csv_file(tmp_path, "a,b,year\n0,1,1999\n")).is_weighted
+        path = csv_file(tmp_path, "a,b,year\n0,1,1999\n")
+        with pytest.warns(LostDataWarning, match="not read: 'year'"):
+            assert not read(path).is_weighted
 
     def test_one_usual_name_is_not_enough(self, tmp_path: Path) -> None:
         with pytest.raises(FormatError, match="cannot tell which columns"):
@@ -397,7 +401,7 @@ class TestCsv:
         assert list(read(path, weighted=False).ids) == [1, 2]
 
     def test_other_columns_may_be_hexadecimal(self, tmp_path: Path) -> None:
-        graph = read(csv_file(tmp_path, "color,from,to\n0xff,0, 1\n"))
+        graph = read(csv_file(tmp_path, "color,from,to\n0xff,0, 1\n"), columns=("from", "to"))
         assert named_arcs(graph) == [(0, 1)]
 
     def test_weights_are_decimal_infinite_or_no_numbers(self, tmp_path: Path) -> None:
@@ -591,6 +595,7 @@ class TestParquet:
             read(path)
 
 
+@pytest.mark.filterwarnings("ignore::godwit.errors.LostDataWarning")  # "weight" may be damaged
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 @pytest.mark.parametrize("texts", [False, True])
 def test_damage_is_noticed_or_harmless(tmp_path: Path, form: str, texts: bool) -> None:
@@ -618,6 +623,24 @@ def test_damage_is_noticed_or_harmless(tmp_path: Path, form: str, texts: bool) -
 
 
 class TestDataframes:
+    def test_columns_that_pandas_has_numbered(self) -> None:
+        import pandas as pd
+
+        frame = pd.DataFrame([["a", "b", 5], ["b", "c", 7]])
+        graph = Graph.from_table(frame, 0, 1, 2)
+        assert (named_arcs(graph), graph.weights.tolist()) == ([("a", "b"), ("b", "c")], [5, 7])
+        with pytest.raises(InputError, match="no column '3'; the columns are '0', '1', '2'"):
+            Graph.from_table(frame, 0, 3)
+        with pytest.raises(InputError, match="source must be the name of a column, got True"):
+            Graph.from_table(frame, True, 1)
+
+    def test_integers_beside_texts(self) -> None:
+        import pandas as pd
+
+        frame = pd.DataFrame({"from": ["a", 1], "to": ["b", 2]})
+        with pytest.raises(InputError, match=r"column from .*holds integers or texts, not both$"):
+            Graph.from_table(frame)
+
     def test_of_any_library(self) -> None:
         import pandas as pd
 
@@ -704,3 +727,37 @@ class TestResults:
         assert int(frame["distance"][1]) == 2**53 + 1
         assert frame["distance"].isna().tolist() == [False, False, True]
         assert frame["predecessor"].isna().tolist() == [True, False, True]
+
+
+class TestColumnsThatAreNotRead:
+    """A third column of an unusual name might be the weights: it is not dropped in silence."""
+
+    @staticmethod
+    def _file(folder: Path, ending: str) -> Path:
+        path = folder / f"roads.{ending}"
+        if ending == "csv":
+            path.write_text("from,to,km\nUlm,Bonn,410\n")
+        else:
+            pa.parquet.write_table(pa.table({"from": ["Ulm"], "to": ["Bonn"], "km": [410]}), path)
+        return path
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_a_warning_names_them_and_the_argument(self, tmp_path: Path, ending: str) -> None:
+        path = self._file(tmp_path, ending)
+        with pytest.warns(LostDataWarning, match=r"not read: 'km' .*'from', 'to', 'km'"):
+            graph = read(path)
+        assert not graph.is_weighted
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    @pytest.mark.parametrize(
+        "said",
+        [{"columns": ["from", "to"]}, {"columns": ["from", "to", "km"]}, {"weighted": False}],
+    )
+    def test_none_where_the_caller_chose(self, tmp_path: Path, ending: str, said: Any) -> None:
+        graph = read(self._file(tmp_path, ending), **said)  # warnings are errors here
+        assert graph.is_weighted == (len(said.get("columns", [])) == 3)
+
+    def test_none_where_weights_are_recognized(self, tmp_path: Path) -> None:
+        path = tmp_path / "roads.csv"
+        path.write_text("from,to,cost,name\nUlm,Bonn,410,A8\n")
+        assert read(path).weights.tolist() == [410]

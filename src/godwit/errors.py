@@ -73,7 +73,7 @@ class FileError(GodwitError, OSError):
 
 
 class LostDataWarning(UserWarning):
-    """Attributes of vertices or edges (``graph.vertex_data``, ``graph.edge_data``) are not in a file."""
+    """Something is left out: attributes, of a file that is written; columns, of a graph that is read."""
 
 
 class DeviceError(GodwitError, RuntimeError):

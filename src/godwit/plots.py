@@ -65,8 +65,6 @@ def plot_counts(values: Array, label: str, axes: Axes | None = None, of: str = "
     :param of: what is counted
     """
     axes = new_axes(axes)
-    from matplotlib.ticker import MaxNLocator
-
     values = np.asarray(values)
     values = values[np.isfinite(values)]
     is_whole = values.dtype.kind in "iub" and len(values) > 0
@@ -74,10 +72,11 @@ def plot_counts(values: Array, label: str, axes: Axes | None = None, of: str = "
         least = int(values.min())
         counts = np.bincount((values - least).astype(np.int64))
         axes.bar(np.arange(least, least + len(counts)), counts, width=0.85, color=COLOR)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _tick_integers(axes.xaxis)
     else:
         counts, edges = np.histogram(values.astype(np.float64), _BINS)
         axes.stairs(counts, edges, fill=True, color=COLOR)
+    _tick_integers(axes.yaxis)
     axes.set(xlabel=label, ylabel=of)
     axes.set_ylim(bottom=0)
     return axes
@@ -92,17 +91,22 @@ def plot_tail(values: Array, label: str, axes: Axes | None = None, color: Any = 
     :param values: (n) numbers
     """
     axes = new_axes(axes)
+    is_whole = np.asarray(values).dtype.kind in "iu"
     values = np.asarray(values, np.float64)
     count = len(values)
     values = values[(values > 0) & np.isfinite(values)]
-    ranked = np.sort(values[values >= 1e-12 * values.max(initial=0)])[::-1]
+    distinct, counts = np.unique(
+        values[values >= 1e-12 * values.max(initial=0)], return_counts=True
+    )
+    ranked, at_least = distinct[::-1], np.cumsum(counts[::-1])
     if len(ranked) > _MOST_POINTS:
         points = np.unique(np.geomspace(1, len(ranked), _MOST_POINTS).astype(np.int64)) - 1
-    else:
-        points = np.arange(len(ranked))
+        ranked, at_least = ranked[points], at_least[points]
     if len(ranked):
-        axes.plot(ranked[points], (points + 1) / count, ".", markersize=4, color=color or COLOR)
-        axes.set(xscale=_scale(ranked), yscale=_scale(points + 1))
+        axes.plot(ranked, at_least / count, ".", markersize=4, color=color or COLOR)
+        axes.set(xscale=_scale(ranked), yscale=_scale(at_least))
+        if is_whole and axes.get_xscale() == "linear":
+            _tick_integers(axes.xaxis)
     axes.set(xlabel=label, ylabel="share of vertices with at least that")
     return axes
 
@@ -124,8 +128,20 @@ def plot_frequencies(
         elif is_wide:
             axes.set_xscale("log")
         axes.set_yscale(_scale(counts))
+        if not is_wide:
+            _tick_integers(axes.xaxis)
+        if axes.get_yscale() == "linear":
+            axes.set_ylim(bottom=0)
+            _tick_integers(axes.yaxis)
     axes.set(xlabel=label, ylabel=of)
     return axes
+
+
+def _tick_integers(axis: Any) -> None:
+    """Put marks of a linear scale at integers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _scale(positive: Array) -> str:

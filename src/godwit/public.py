@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,6 +19,20 @@ from godwit.progress import Bar
 
 _OF_OTHER_LIBRARIES = {
     "alpha": ("damping",),
+    "attribute": ("weight",),
+    "c": ("values",),
+    "color": ("values",),
+    "colors": ("values",),
+    "destination": ("target", "targets"),
+    "dst": ("target", "targets"),
+    "edge_attr": ("weight",),
+    "frontier": ("start",),
+    "gpu": ("devices",),
+    "gpus": ("devices",),
+    "node_color": ("values",),
+    "num_threads": ("devices",),
+    "out": ("output",),
+    "usecols": ("columns",),
     "beta": ("cutoff",),
     "cutoff": ("limit",),
     "damping_factor": ("damping",),
@@ -34,15 +48,17 @@ _OF_OTHER_LIBRARIES = {
     "radius": ("hops",),
     "reset": ("personalization",),
     "root": ("source", "sources"),
+    "source": ("sources", "columns"),
     "src": ("source", "sources"),
     "start": ("initial", "sources", "source"),
+    "threads": ("devices",),
     "timeout": ("timeout_s",),
     "tol": ("tolerance",),
     "u": ("vertices",),
     "vertex_subset": ("sources", "vertices"),
-    "weight": ("weighted", "weights"),
+    "weight": ("weights", "columns", "weighted"),
     "random_state": ("seed",),
-    "weights": ("weighted",),
+    "weights": ("columns", "weighted"),
 }
 """Names that NetworkX, igraph, networkit, cuGraph and scikit-learn use, with Godwit's for the same."""
 
@@ -92,7 +108,8 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             names = [name for name in parameters if name not in ("self", "cls")]
             if unknown is None or takes_any:
                 raise
-            suggestion = _suggestion(unknown, names)
+            meant = argument_meant(unknown, names)
+            suggestion = f"did you mean {meant}=?" if meant else f"it takes {', '.join(names)}"
             raised = TypeError(f"{function.__name__}() has no argument {unknown!r}: {suggestion}")
         finally:
             if is_main:
@@ -131,10 +148,9 @@ def _interrupt_later() -> None:
         _thread.interrupt_main()
 
 
-def _suggestion(unknown: str, parameters: list[str]) -> str:
-    """Return the end of the message about an unknown keyword argument."""
+def argument_meant(unknown: str, parameters: Iterable[str]) -> str | None:
+    """Return the parameter that an unknown argument means; None if there is none like it."""
+    parameters = list(parameters)
     meant = [name for name in _OF_OTHER_LIBRARIES.get(unknown, ()) if name in parameters]
     similar = difflib.get_close_matches(unknown, parameters, 1, 0.7)
-    for name in (*similar, *meant):
-        return f"did you mean {name}=?"
-    return f"it takes {', '.join(parameters)}"
+    return next(iter((*meant, *similar)), None)

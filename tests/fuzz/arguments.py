@@ -397,7 +397,9 @@ def _generators() -> Iterator[tuple[str, Target]]:
 
 
 # Parameters of the library, not of users; it hands in what is known to be right.
-INTERNAL = ("trusted", "cached", "one_or_several", "in_order", "by_position", "extended", "take")
+INTERNAL = (
+    "trusted", "cached", "one_or_several", "in_order", "by_position", "ordered", "extended", "take",
+)  # fmt: skip
 
 
 def _methods(value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:

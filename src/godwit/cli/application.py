@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from godwit.cli import (
     betweenness,
@@ -33,7 +34,7 @@ from godwit.cli import (
     walks,
 )
 from godwit.cli.failures import PipeClosedError, UsageError, exit_status
-from godwit.graph.generators.spec import GENERATORS
+from godwit.graph.generators.spec import GENERATORS, is_spec
 from godwit.io.format_names import FORMATS
 
 _HELP = (
@@ -109,15 +110,31 @@ _OF_OTHER_LIBRARIES = {
 """Names of commands by those that other libraries and textbooks give to their algorithms."""
 
 
+def _without_types_of_flags(params: list[Any]) -> list[Any]:
+    """Return the options, flags among them without the type that help would show: ``<bool>``."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    """A command, whose help shows no types of flags."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+
 class _Group(TyperGroup):
     """Group of all commands, whose exceptions become exit statuses."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, those of completion with short texts."""
-        params = super().get_params(ctx)
+        params = _without_types_of_flags(super().get_params(ctx))
         for param in params:
             if param.name in _COMPLETION_HELP:
-                param.help = _COMPLETION_HELP[param.name]  # type: ignore[attr-defined]
+                param.help = _COMPLETION_HELP[param.name]
         return params
 
     def main(
@@ -148,6 +165,10 @@ class _Group(TyperGroup):
             name = _OF_OTHER_LIBRARIES.get(args[0].lower().replace("_", "-"))
             if name is not None:
                 error.message = f"No such command {args[0]!r}. Did you mean {name!r}?"
+            elif is_spec(args[0]) or Path(args[0]).is_file():
+                error.message = (
+                    f"No such command {args[0]!r}. A command comes first: godwit info {args[0]}"
+                )
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -242,9 +263,9 @@ for _name, _function, *_epilog_parts in (
     ("devices", devices.devices, devices.EXAMPLES),
 ):
     _texts = [_SUMMARIES.get(_name), _function.__doc__]
-    app.command(_name, help="\n\n".join(filter(None, _texts)), epilog=_epilog(*_epilog_parts))(
-        _function
-    )
+    app.command(
+        _name, cls=_Command, help="\n\n".join(filter(None, _texts)), epilog=_epilog(*_epilog_parts)
+    )(_function)
 
 
 def command() -> Any:

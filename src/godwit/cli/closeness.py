@@ -84,14 +84,26 @@ class _SumsQuery(ScoreQuery):
         return rows_of_vertices(result.graph, result.highest(count), result.score_name)
 
     def details(self, result: SomeScores) -> Facts:
-        return {"vertices": len(result._scores), "weighted": self._is_weighted(result)}
+        import numpy as np
+
+        infinite = int(np.count_nonzero(np.isinf(result._scores)))
+        return {
+            "vertices": len(result._scores),
+            "infinite": infinite,
+            "weighted": self._is_weighted(result),
+        }
 
     def _is_weighted(self, result: SomeScores) -> bool:
         return self.arguments["weighted"] is not False and bool(result.graph.is_weighted)
 
     def summary(self, facts: Facts) -> tuple[str, str]:
         lengths = "by weights" if facts["weighted"] else "by numbers of arcs"
-        return "vertices", f"{integer(facts['vertices'])}; distances {lengths}"
+        text = f"{integer(facts['vertices'])}; distances {lengths}"
+        if facts["infinite"] and self.command == "eccentricity":
+            text += (
+                f"; {integer(facts['infinite'])} do not reach all others: their values are infinite"
+            )
+        return "vertices", text
 
 
 @with_options

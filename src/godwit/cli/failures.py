@@ -56,9 +56,7 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except UsageError as error:
-        context = error.ctx
-        hint = f" (see '{context.command_path} --help')" if context is not None else ""
-        return _failed(error.format_message().rstrip(".") + hint)
+        return _failed(_describe_usage(error))
     except MemoryError as error:
         return _failed(str(error) or "out of memory")
     except OSError as error:
@@ -78,6 +76,26 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     if status == INTERRUPTED:
         _print_line("interrupted")
     return status if isinstance(status, int) else DONE
+
+
+def _describe_usage(error: Any) -> str:
+    """Return the message of a UsageError, with the option that is meant by an unknown one, and a hint."""
+    message: str = error.format_message().rstrip(".")
+    context = error.ctx
+    if context is None:
+        return message
+    if hasattr(error, "possibilities"):  # NoSuchOption
+        from godwit.public import argument_meant
+
+        options = {
+            option.removeprefix("--").replace("-", "_"): option
+            for parameter in context.command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+            if option.startswith("--")
+        }
+        meant = argument_meant(error.option_name.lstrip("-").replace("-", "_"), options)
+        message = error.message + (f". Did you mean {options[meant]}?" if meant else "")
+    return f"{message} (see '{context.command_path} --help')"
 
 
 def _failed(message: str, status: int = BAD_INPUT) -> int:

@@ -107,6 +107,7 @@ def parse_vertex(text: str, graph: Graph, name: str) -> Any:
     if file_id not in ids.in_file:
         raise InputError(
             f"{name} {file_id!r:.80} is not in the graph, which has {ids.in_file.described}"
+            f"{ids.similar(file_id)}"
         )
     return ids[ids.in_file.position(file_id)]
 

@@ -84,7 +84,8 @@ class ReadingOptions:
         for DIMACS, Matrix Market and METIS. For edge lists and tables it implies --no-relabel.
     :param directed: By default as the file says. --undirected replaces all arcs between two vertices by one
         edge with the least of their weights.
-    :param columns: The columns of a table (CSV, Parquet) that hold the arcs.
+    :param columns: Columns of a table (CSV, Parquet) with sources, targets and perhaps weights, such as
+        from,to,km.
     :param relabel: For edge lists and tables: the vertices are the ids that occur (the default), or all
         numbers up to the largest. Results name the ids of the file either way.
     :param weight_dtype: Type of the weights in a Galois or GAP file: int32, uint32, int64, float32 or
@@ -96,7 +97,7 @@ class ReadingOptions:
     format: str | None = None
     id_base: int | None = None
     directed: Annotated[bool | None, Option("--directed/--undirected")] = None
-    columns: Annotated[str | None, Option(metavar="SOURCE,TARGET[,WEIGHT]")] = None
+    columns: Annotated[str | None, Option(metavar="NAMES")] = None
     relabel: Annotated[bool | None, Option("--relabel/--no-relabel")] = None
     weight_dtype: str | None = None
 

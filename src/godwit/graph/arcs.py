@@ -103,12 +103,14 @@ class ArcList:
 
     :ivar directed: False if each arc stands for an edge, which the file has once
     :ivar ids: the ids of the vertices, as of ``Graph(...)``
+    :ivar unread: a sentence about columns that might be weights and are not read; empty if there are none
     """
 
     arcs: Arcs
     vertex_count: int
     directed: bool
     ids: Any = 0
+    unread: str = ""
 
     def to_rows(self, options: ReadOptions) -> tuple[Rows, bool]:
         """Return the rows of the graph, and whether it is directed; vertices are not checked.

@@ -42,6 +42,7 @@ from godwit.graph.attributes import (
 from godwit.graph.ids import Sources, Vertex, VertexIds
 from godwit.graph.rows import Rows
 from godwit.html_tables import table_of_facts
+from godwit.other_names import NamesItsAttributes, NamesItsMethods
 from godwit.plots import plot_frequencies
 from godwit.public import public
 
@@ -58,7 +59,7 @@ _MOST_SHOWN_WEIGHTS = 1 << 27
 """A notebook shows the range of that many weights: it takes about 0.1 s, once."""
 
 
-class Graph:
+class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
     """An immutable graph in compressed sparse rows (CSR).
 
     :param offsets: (n + 1) integers that never decrease, from 0 to m
@@ -342,9 +343,9 @@ class Graph:
     @public
     def from_table(
         table: Any,
-        source: str | None = None,
-        target: str | None = None,
-        weight: str | None = None,
+        source: str | int | None = None,
+        target: str | int | None = None,
+        weight: str | int | None = None,
         *,
         directed: bool | None = None,
         relabel: bool | None = None,
@@ -366,8 +367,9 @@ class Graph:
         >>> Graph.from_table(roads).edge_data["road"].tolist()
         ['A4', 'A8']
 
-        :param source: name of the column of sources; by default columns are recognized by their usual
-            names, else the first two are taken, and a third if it has a usual name of weights
+        :param source: name of the column of sources, an integer where pandas has numbered the columns; by
+            default columns are recognized by their usual names, else the first two are taken, and a third
+            if it has a usual name of weights
         :param target: name of the column of targets
         :param weight: name of the column of weights; None: no weights, if sources and targets are named
         :param directed: False: each row is an edge. None: directed, unless :meth:`to_arrow` made the
@@ -516,9 +518,15 @@ class Graph:
         >>> graph.with_vertex_data({"people": [336, 129, 110]}).to_networkx().nodes["Ulm"]
         {'people': 129}
 
-        :param columns: (n) values by position, by the name of the attribute: ``{"rank": result.rank}``
-        :raises InputError: a column has another shape
+        :param columns: (n) values by position, by the name of the attribute: ``{"rank": result.rank}``; or
+            values by id, a mapping or a pandas Series: ``{"rank": result.to_dict()}``
+        :raises InputError: a column has another shape, or lacks a vertex
         """
+        if isinstance(columns, Mapping):
+            columns = {
+                name: self._ids.ordered(values, f"column {shown(name)}")
+                for name, values in columns.items()
+            }
         added = checked_columns(columns, self.vertex_count)
         return self._copy()._with_data({**self._vertex_data, **added}, self._edge_data)
 
@@ -746,12 +754,14 @@ class Graph:
             like=lambda rows: replicated(rows, count),
         )
 
+    @public
     def plot(self, values: Any = None, *, label: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw a small graph with matplotlib, by a layout of NetworkX or igraph.
 
         Up to 50 vertices have their ids beside them. The drawing is the same in every call.
 
-        :param values: (n) numbers that color the vertices, such as ``gw.pagerank(graph).rank``
+        :param values: (n) numbers that color the vertices, such as ``gw.pagerank(graph).rank``; or by id, a
+            mapping or a pandas Series
         :param label: what the numbers are
         :param ax: axes to draw on; None for a new figure
         :returns: the axes; ``ax.figure.savefig("graph.pdf")`` writes a file
@@ -759,7 +769,7 @@ class Graph:
         """
         from godwit.graph.drawing import draw
 
-        return draw(self, values, label, ax)
+        return draw(self, self._ids.ordered(values, "values"), label, ax)
 
     def plot_degrees(self, ax: Axes | None = None) -> Axes:
         """Plot how many vertices have each out-degree, on logarithmic scales.
@@ -800,6 +810,7 @@ class Graph:
 
         return self._part(*largest_component(self.rows, self._directed))
 
+    @public
     def subgraph(self, vertices: Sources) -> Graph:
         """Return the subgraph that vertices induce: these, and all arcs between them, with their weights.
 

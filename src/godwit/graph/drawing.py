@@ -61,7 +61,8 @@ def _values(values: Any, count: int) -> Array:
         array = np.empty(0, object)
     if array.shape != (count,) or array.dtype.kind not in "iufb":
         raise InputError(
-            f"values must be a number for each of {count} vertices, got {shown(values)}"
+            f"values must be a number for each of {count} vertices, such as result.rank, got "
+            f"{shown(values)}"
         )
     return array.astype(np.float64)
 

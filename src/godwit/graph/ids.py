@@ -15,6 +15,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,8 @@ from godwit.errors import InputError, shown
 
 MAXIMAL_ID_BASE = 2**31 - 1
 """The largest id of the first of consecutive vertices in a file."""
+
+_MOST_COMPARED = 10_000
 
 Kind = Literal["consecutive", "integer", "text", "object"]
 
@@ -161,6 +164,10 @@ class VertexIds:
 
         :raises IndexError: there is no such vertex
         """
+        if getattr(position, "ndim", 0) > 0:
+            raise InputError(
+                f"position must be an integer, got {shown(position)}; graph.ids.of takes several"
+            )
         at = as_integer(position, "position")
         if not 0 <= at < self._count:
             raise IndexError(f"position must be in [0, {self._count}), got {shown(position)}")
@@ -180,11 +187,21 @@ class VertexIds:
     def of(self, positions: Any) -> list[Any]:
         """Return the ids at several positions, as Python objects.
 
-        >>> VertexIds(3, ["Bonn", "Ulm", "Jena"]).of([2, 0])
+        >>> ids = VertexIds(3, ["Bonn", "Ulm", "Jena"])
+        >>> ids.of([2, 0])
         ['Jena', 'Bonn']
+        >>> ids.of(np.array([True, False, True]))
+        ['Bonn', 'Jena']
 
+        :param positions: integers; or (n) booleans, True for each vertex whose id is wanted
         :raises IndexError: a position is out of range
         """
+        if _is_mask(positions):
+            if len(positions) != self._count:
+                raise InputError(
+                    f"booleans must be one for each of {self._count} vertices, got {len(positions)}"
+                )
+            positions = np.flatnonzero(host_array(positions))
         several = as_integers(positions, "positions")
         wrong = (several < 0) | (several >= self._count)
         if wrong.any():
@@ -296,7 +313,10 @@ class VertexIds:
         )
         if not fits or not (or_none or len(listed)):
             kind = "list" if or_none else "non-empty list"
-            raise InputError(f"{what} must be a vertex or a {kind} of vertices, got {shown(given)}")
+            message = f"{what} must be a vertex or a {kind} of vertices, got {shown(given)}"
+            if _is_mask(given):
+                message += "; graph.ids.of makes a list of vertices of such booleans"
+            raise InputError(message)
         return self.positions(listed, what)
 
     def _listed(self, ids: Any) -> list[Any] | Array:
@@ -342,6 +362,19 @@ class VertexIds:
                 return ordered
         return dict(zip(positions.tolist(), values.tolist(), strict=True))
 
+    def ordered(self, values: Any, what: str) -> Any:
+        """Return values by id, as of :meth:`by_position`, in the order of positions; others unchanged.
+
+        :raises InputError: as :meth:`by_position`, or a vertex has no value
+        """
+        found = self.by_position(values, what)
+        if not isinstance(found, Mapping):
+            return found
+        if len(found) < self._count:
+            absent = next(v for v in range(self._count) if v not in found)
+            raise InputError(f"{what} must be of all vertices, and {shown(self[absent])} has none")
+        return [found[position] for position in range(self._count)]
+
     @staticmethod
     def _require_distinct(positions: Any, ids: Any, what: str) -> None:
         once, counts = np.unique(np.asarray(positions), return_counts=True)
@@ -380,10 +413,26 @@ class VertexIds:
             return VertexIds.counted(count, self._base)
         return VertexIds(count, self._first)
 
+    def similar(self, id: Any) -> str:
+        """Return ``"; did you mean ...?"`` with the text id that resembles one that is not there.
+
+        Of many ids, only those are compared that differ in capitals alone. The text is empty if none does.
+        """
+        if self._kind != "text" or not isinstance(id, str) or not _is_unicode(id):
+            return ""
+        import pyarrow.compute as pc
+
+        at = int(pc.index(pc.utf8_lower(self._stored), id.lower()).as_py())
+        if at < 0 and self._count <= _MOST_COMPARED:
+            texts = self._stored.to_pylist()
+            at = next((texts.index(text) for text in get_close_matches(id, texts, 1, 0.7)), -1)
+        return "" if at < 0 else f"; did you mean {shown(self[at])}?"
+
     def _no_vertex(self, id: Any, what: str) -> str:
         """Return the message that no vertex has an id, with the kind of ids that the graph has."""
         if self._kind != "consecutive":
             message = f"{what} {shown(id)} is not in the graph, which has {self.described}"
+            message += self.similar(id)
             if self._is_integer(id) and 0 <= int(id) < self._count:
                 message += (
                     f"; position {int(id)} has the id {shown(self[int(id)])} (graph.ids[{int(id)}])"
@@ -505,6 +554,11 @@ class VertexIds:
 
     def __repr__(self) -> str:
         return f"<VertexIds: {self.described}>"
+
+
+def _is_mask(given: Any) -> bool:
+    """Return True if an argument is an array of booleans, of one dimension."""
+    return str(getattr(given, "dtype", "")) == "bool" and getattr(given, "ndim", 0) == 1
 
 
 def positions_as(dtype: Any, ids: VertexIds, several: Any, what: str) -> Array:

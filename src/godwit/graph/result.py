@@ -11,6 +11,7 @@ from godwit.dtypes import Array, as_count
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column, to_frame, vertex_table
 from godwit.html_tables import table_of_columns
+from godwit.other_names import NamesItsAttributes
 from godwit.plots import plot_counts
 from godwit.runtime.statistics import RunStatistics
 
@@ -21,7 +22,7 @@ _SHOWN_ROWS = 5
 """Rows of a result in a notebook."""
 
 
-class Result(ABC):
+class Result(NamesItsAttributes, ABC):
     """Result of a query, as a table.
 
     :ivar statistics: counts and times of the run

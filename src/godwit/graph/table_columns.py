@@ -28,6 +28,8 @@ _SOURCES = ("source", "src", "from", "tail", "start", "origin", "u", "node1", "v
 _TARGETS = ("target", "dst", "dest", "destination", "to", "head", "end", "v", "node2", "vertex2")
 _WEIGHTS = ("weight", "weights", "w", "cost", "distance", "dist", "length", "value")
 
+_INDEX_OF_PANDAS = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")
+
 _DIRECTED = b"godwit.directed"
 _VERTICES = b"godwit.vertices"
 _ID_BASE = b"godwit.id_base"
@@ -75,6 +77,29 @@ def choose_columns(names: Sequence[str], wanted: Sequence[str] | None, problem: 
         )
     third = len(names) > 2 and _usual(names[2:3], _WEIGHTS) is not None
     return Columns(0, 1, 2 if third else None)
+
+
+def describe_unread(names: Sequence[str], columns: Columns, options: ReadOptions) -> str:
+    """Return a sentence about columns that might be weights, where none is read; else an empty text.
+
+    Columns that the caller chose, and a graph that is asked for without weights, need no such sentence.
+    """
+    if options.columns is not None or options.weighted is False or columns.weight is not None:
+        return ""
+    unread = [
+        name
+        for at, name in enumerate(names)
+        if at not in columns.used and not _INDEX_OF_PANDAS.fullmatch(name)
+    ]
+    if not unread:
+        return ""
+    weight = unread[0] if len(unread) == 1 else "WEIGHT"
+    chosen = [names[columns.source], names[columns.target], weight]
+    return (
+        f"the graph has no weights, as no column is called as weights usually are; not read: "
+        f"{_listed(unread)} (columns={chosen} reads weights, columns={chosen[:2]} none; "
+        f"command line: --columns {','.join(chosen)})"
+    )
 
 
 def known_columns(names: Sequence[str]) -> Columns | None:

@@ -21,7 +21,7 @@ import numpy as np
 from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag
 from godwit.errors import FormatError, InputError, LostDataWarning, shown
 from godwit.files import errors_named, replacing
-from godwit.graph.arcs import Progress, ReadOptions
+from godwit.graph.arcs import ArcList, Progress, ReadOptions
 from godwit.graph.csr import Graph, assemble
 from godwit.graph.ids import MAXIMAL_ID_BASE
 from godwit.io.compression import compressed
@@ -61,7 +61,8 @@ def read(
     In edge lists and tables ids are names: the vertices are those that occur, by ascending id, and
     functions take and give them by id (``graph.ids``). Formats that count vertices give 0 to n - 1.
     Parallel arcs and self-loops are kept. Weights in text are int32, or int64 if one of them needs it;
-    float64 if they are real numbers.
+    float64 if they are real numbers. If a table has further columns, and none is called as weights usually
+    are (``weight``, ``cost``, ...), ``errors.LostDataWarning`` names them, unless ``columns`` is given.
 
     :param path: the file
     :param format: a name in :data:`FORMATS`; recognized by the content if None
@@ -116,6 +117,8 @@ def read(
         chosen = format_named(format) if format is not None else _recognize(source.head, options)
         _check_options(source.path, chosen, options)
         content = chosen.read(source, options)
+        if isinstance(content, ArcList) and content.unread:
+            warnings.warn(f"{source.path}: {content.unread}", LostDataWarning, stacklevel=3)
         graph = content if isinstance(content, Graph) else assemble(content, options)
         return _with_options(graph, source.path, options)
 

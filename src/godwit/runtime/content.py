@@ -115,10 +115,12 @@ class Content:
     def _visit_chain(self, value: Any, chain: tuple[str, ...], where: str) -> None:
         """Add the value of ``a.b.c``; only modules and classes have attributes that matter."""
         standard = None
-        for position, name in enumerate(chain[1:], 1):
+        path = chain[0]
+        for name in chain[1:]:
             if not isinstance(value, types.ModuleType | type):
                 break
             owner = value
+            path = f"{path}.{name}"
             standard = owner if _is_standard(owner) else None
             try:
                 value = getattr(owner, name)
@@ -126,7 +128,6 @@ class Content:
                 raise OperatorError(f"{where} uses {'.'.join(chain)}: {error}") from None
             is_function = isinstance(value, types.FunctionType) and not hasattr(value, COMPILED_AS)
             if is_function and standard is None:
-                path = ".".join(chain[: position + 1])
                 raise OperatorError(
                     f"{where} calls {path}, a Python function that is an attribute of a "
                     f"{type(owner).__name__}, which compiled code cannot; give it a name of its own: "
@@ -144,7 +145,7 @@ class Content:
                 f"standard {standard.__name__}"
             )  # with the chain, its name and version are all
         else:
-            self.visit(value, f"{where} -> {'.'.join(chain)}")
+            self.visit(value, f"{where} -> {path}")
 
     def _visit_class(self, value: type, where: str) -> None:
         self.add(f"class {_type_name(value)}")
@@ -220,7 +221,8 @@ def _constant_text(value: Any, where: str) -> str:
         return f"builtin:{value.__module__}.{value.__qualname__}"
     raise OperatorError(
         f"{where} is a {type(value).__name__}, which compiled code cannot refer to; "
-        "functions, modules, numbers, strings, tuples and NumPy arrays can be"
+        "functions, modules, numbers, strings, tuples and NumPy arrays can be, such as a number that is "
+        "taken from it outside of the function"
     )
 
 

@@ -129,5 +129,6 @@ def _find(name: str) -> Device:
     device_kind = device_kinds().get(kind)
     if device_kind is None:
         there = ", ".join(device.name for device in all_devices())
-        raise DeviceError(f"there is no device {shown(name)}; there are {there}")
+        hint = "; GPUs are called cuda" if kind.lower() in ("gpu", "gpus") else ""
+        raise DeviceError(f"there is no device {shown(name)}; there are {there}{hint}")
     return device_kind.find(name)

@@ -22,6 +22,7 @@ import numpy as np
 from godwit.dataflow.operators import adapt
 from godwit.dtypes import Array, as_array, as_float
 from godwit.errors import InputError, shown
+from godwit.other_names import NamesItsAttributes
 
 Combine = Literal["min", "max", "or", "and", "add"]
 COMBINES: tuple[Combine, ...] = ("min", "max", "or", "and", "add")
@@ -63,7 +64,7 @@ class ProgramOperators:
 
 
 @dataclass(frozen=True, eq=False)
-class VertexProgram:
+class VertexProgram(NamesItsAttributes):
     """An algorithm over vertices and arcs, in plain Python functions compiled for the devices.
 
     >>> sssp = VertexProgram(

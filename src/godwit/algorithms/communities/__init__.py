@@ -9,7 +9,7 @@ internally-disconnected communities in Leiden and Louvain", 2024).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -230,8 +230,8 @@ def modularity(
     Sums are exact where weights are integers; see docs/communities.md for others. Where the graph is placed
     on GPUs, the first one computes it, with the same value.
 
-    :param labels: (n) integers: the community of each vertex, by any numbers, on the host or on a GPU; or a
-        result
+    :param labels: (n) integers, the community of each vertex by any numbers, on the host or on a GPU; a
+        result; a mapping ``{vertex: number}``; or a list of communities, each a list or set of vertices
     :param resolution: as for :func:`louvain`, like ``weighted``
     :returns: NaN in a graph without arcs
     :raises InputError: a wrong shape or dtype, a negative weight, or another wrong argument
@@ -243,7 +243,7 @@ def modularity(
         placed = graph if graph.context.devices[0].kind == "cuda" else None
         graph = graph.graph
     check_graph(graph)
-    label = query.labels_below_n(labels, graph, stay=placed is not None)
+    label = query.labels_below_n(_by_position(graph, labels), graph, stay=placed is not None)
     arcs = query.weighted_rows(graph, weighted, "modularity")
     if placed is not None and graph.vertex_count > 0:
         return _modularity_on_gpu(placed, arcs, label, resolution)
@@ -262,6 +262,30 @@ def _modularity_on_gpu(
     return place_positions(placed).run_on_first(
         lambda whole: modularity_on_gpu(whole, label, resolution, weighted=weighted)
     )
+
+
+def _by_position(graph: Graph, labels: Any) -> Any:
+    """Return labels of :func:`modularity` in the order of positions, where they are not yet.
+
+    :raises InputError: a vertex has no label, or is in two communities
+    """
+    if isinstance(labels, CommunitiesResult):
+        return labels
+    if (
+        isinstance(labels, list | tuple)
+        and labels
+        and all(isinstance(c, Collection) for c in labels)
+    ):
+        members = [graph.ids.positions(c, "a vertex of labels") for c in labels if len(c)]
+        numbers = np.repeat(np.arange(len(members)), [len(one) for one in members])
+        positions = np.concatenate([np.empty(0, np.int64), *members])
+        if len(np.unique(positions)) < len(positions):
+            again = int(np.bincount(positions).argmax())
+            raise InputError(
+                f"communities must not overlap, and {shown(graph.ids[again])} is in two"
+            )
+        labels = dict(zip(graph.ids.of(positions), numbers.tolist(), strict=True))
+    return graph.ids.ordered(labels, "labels")
 
 
 def _find(

@@ -142,7 +142,7 @@ def distribution(values: Any, graph: Graph, name: str) -> Array | None:
         if given.shape != (count,) or given.dtype.kind not in "iufb":
             raise InputError(
                 f"{name} must be a mapping {{vertex: weight}} or {count} numbers, one for each vertex; "
-                f"got an array of {given.dtype}, shape {given.shape}"
+                f"got {shown(values)}, an array of {given.dtype}, shape {given.shape}"
             )
         weights = given.astype(np.float64)
     wrong = ~(weights >= 0) | (weights == np.inf)

@@ -86,9 +86,10 @@ def jaccard(
     coefficient 0 with all others. Scores do not depend on devices.
 
     :param pairs: pairs of vertices by id: an array of shape (k, 2), which is not to be changed while the
-        result is in use, or pairs; they may repeat. An array on a GPU (CuPy, PyTorch) stays there if the
-        graph has no ids of its own. None: all pairs of different vertices with neighbours
-        in common: that takes as many steps as there are paths of two edges
+        result is in use, a table of two columns (pandas, Polars, Arrow), or pairs; they may repeat. An
+        array on a GPU (CuPy, PyTorch) stays there if the graph has no ids of its own. None: all pairs
+        of different vertices with neighbours in common: that takes as many steps as there are paths of two
+        edges
     :param above: of all pairs: only those whose score is larger; None: 0
     :param devices: None: the first GPU for many pairs, if there is one, else all cores; ``"cpu"``, or GPUs,
         which share the pairs and have the whole graph each

@@ -14,10 +14,11 @@ from godwit.dtypes import Array, frozen
 from godwit.errors import DeviceError, InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds, positions_as
+from godwit.graph.interchange.tables import pairs_of_table
 
 PairsArgument = Any
-"""Pairs of vertices by id: an array of shape (k, 2), or an iterable of pairs; None for all with neighbours
-in common."""
+"""Pairs of vertices by id: an array of shape (k, 2), a table of two columns, or an iterable of pairs; None
+for all with neighbours in common."""
 
 
 class Measure(IntEnum):
@@ -65,13 +66,16 @@ def positions_of_pairs(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any
         if array.ndim != 2 or array.shape[1] != 2:
             raise _no_pairs(pairs)
         return positions_as(dtype, ids, array.reshape(-1), "pairs").reshape(-1, 2)
+    sides = pairs_of_table(pairs)
+    if sides is not None:
+        return np.stack([positions_as(dtype, ids, side, "pairs") for side in sides], axis=1)
     try:
         rows = [None if isinstance(pair, str | bytes) else tuple(pair) for pair in pairs]
     except TypeError:
         raise _no_pairs(pairs) from None
     if not all(row is not None and len(row) == 2 for row in rows):
         raise _no_pairs(pairs)
-    sides = [[row[side] for row in rows if row is not None] for side in (0, 1)]
+    sides = ([row[0] for row in rows if row], [row[1] for row in rows if row])
     return np.stack([positions_as(dtype, ids, side, "pairs") for side in sides], axis=1)
 
 
@@ -102,5 +106,6 @@ def positions_on_gpu(pairs: PairsArgument, ids: VertexIds, dtype: np.dtype[Any])
 
 def _no_pairs(given: Any) -> InputError:
     return InputError(
-        f"pairs must be an array of shape (k, 2), or pairs of vertices, got {shown(given)}"
+        "pairs must be an array of shape (k, 2), a table of two columns, or pairs of vertices such as "
+        f"[(u, v), (u, w)], got {shown(given)}"
     )

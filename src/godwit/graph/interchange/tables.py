@@ -91,9 +91,9 @@ def edge_tables(column: Column, rows: Rows, ids: VertexIds, directed: bool) -> I
 
 def list_table_arcs(
     table: Any,
-    source: str | None,
-    target: str | None,
-    weight: str | None,
+    source: str | int | None,
+    target: str | int | None,
+    weight: str | int | None,
     directed: bool | None,
     relabel: bool | None,
 ) -> tuple[ArcList, ReadOptions, AttributeColumns]:
@@ -214,12 +214,15 @@ def to_frame(table: Any, *, nullable: bool) -> Any:
 
 
 def _columns(
-    names: list[str], source: str | None, target: str | None, weight: str | None
+    names: list[str], source: str | int | None, target: str | int | None, weight: str | int | None
 ) -> Columns:
-    given = {"source": source, "target": target, "weight": weight}
-    for which, name in given.items():
-        if name is not None and not isinstance(name, str):
+    """Return the columns; pandas' integers, as it numbers columns without names, are texts in Arrow."""
+    for which, name in (("source", source), ("target", target), ("weight", weight)):
+        if name is not None and (not isinstance(name, str | int) or isinstance(name, bool)):
             raise InputError(f"{which} must be the name of a column, got {shown(name)}")
+    source, target, weight = (
+        str(name) if isinstance(name, int) else name for name in (source, target, weight)
+    )
     if (source is None) != (target is None):
         raise InputError("source and target must be given both, or neither")
     if source is None or target is None:
@@ -263,6 +266,26 @@ def _problem(message: str, row: int | None) -> InputError:
     return InputError(f"{where}: {message}")
 
 
+def pairs_of_table(table: Any) -> tuple[list[Any], list[Any]] | None:
+    """Return the two columns of a table of pairs; None if it is no table.
+
+    :raises InputError: there are more or fewer columns, or a value is missing
+    """
+    if not (hasattr(table, "columns") or hasattr(table, "column_names")):
+        return None
+    arrow = _arrow_table(table)
+    names = [str(name) for name in arrow.column_names if not _UNNAMED_INDEX.fullmatch(str(name))]
+    if len(names) != 2:
+        raise InputError(
+            f"a table of pairs must have two columns, got {', '.join(names) or 'none'}"
+        )
+    first, second = (plain_column(arrow.column(name)) for name in names)
+    for name, column in zip(names, (first, second), strict=True):
+        if column.null_count:
+            raise InputError(f"a table of pairs must be complete, and {name} lacks a value")
+    return first.to_pylist(), second.to_pylist()
+
+
 def _arrow_table(table: Any) -> Any:
     """Return a table of any library as an Arrow table."""
     import pyarrow as pa
@@ -283,7 +306,11 @@ def _arrow_table(table: Any) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # methods of a foreign library raise anything
-        raise InputError(f"the table cannot be read: {error}") from error
+        reasons = "; ".join(map(str, error.args))
+        advice = (
+            "; a column holds integers or texts, not both" if isinstance(error, TypeError) else ""
+        )
+        raise InputError(f"the table cannot be read: {reasons}{advice}") from error
     raise _not_a_table(table)
 
 

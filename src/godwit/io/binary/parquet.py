@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.table_columns import (
     arcs_of_tables,
     choose_columns,
+    describe_unread,
     read_metadata,
     require_all_in_arcs,
     row_tables,
@@ -58,7 +60,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         raise FormatError(source.path, "the file is truncated: Parquet ends with PAR1")
     _check_seal(source.path, content)
     file = _File(source, options)
-    return arcs_of_tables(
+    arcs = arcs_of_tables(
         source.path,
         file.tables,
         options,
@@ -67,6 +69,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         one_table=not file.in_blocks,
         most_rows=file.row_count,
     )
+    return replace(arcs, unread=file.unread)
 
 
 def _check_seal(path: Path, content: Array) -> None:
@@ -159,6 +162,7 @@ class _File:
             names = list(schema.names)
             self.row_count = file.metadata.num_rows
         columns = choose_columns(names, options.columns, self.problem)
+        self.unread = describe_unread(names, columns, options)
         if options.weighted is False:
             columns = columns._replace(weight=None)
         self.names = [names[position] for position in columns.used]

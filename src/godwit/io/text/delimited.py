@@ -16,6 +16,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO, NoReturn
 
@@ -27,6 +28,7 @@ from godwit.graph.table_columns import (
     Columns,
     arcs_of_tables,
     choose_columns,
+    describe_unread,
     require_all_in_arcs,
     row_tables,
 )
@@ -60,7 +62,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
     ``options.relabel`` is False: vertices then count from ``options.id_base``; None: 0.
     """
     table = _Table(source, options)
-    return arcs_of_tables(
+    arcs = arcs_of_tables(
         source.path,
         table.parsed,
         options,
@@ -68,6 +70,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         one_table=not table.in_blocks,
         most_rows=table.most_rows,
     )
+    return replace(arcs, unread=table.unread)
 
 
 class _Table:
@@ -84,8 +87,10 @@ class _Table:
         self.named = header.names
         self.lines_before = header.line.number if header.names else header.line.number - 1
         self.columns = Columns(0, 1, 2 if self.width > 2 else None)
+        self.unread = ""
         if header.names:
             self.columns = choose_columns(header.fields, options.columns, self.problem)
+            self.unread = describe_unread(header.fields, self.columns, options)
         if options.weighted is False:
             self.columns = self.columns._replace(weight=None)
         begin = header.line.end if header.names else header.line.begin

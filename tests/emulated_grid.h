@@ -211,6 +211,13 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dsub_rn(double a, double b) { return a - b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
+inline unsigned __float2uint_rn(float x) { return static_cast<unsigned>(std::nearbyint(x)); }
+inline unsigned __double2uint_rn(double x) { return static_cast<unsigned>(std::nearbyint(x)); }
+inline unsigned long long __double2ull_rn(double x) {
+    return static_cast<unsigned long long>(std::nearbyint(x));
+}
+inline long long __float2ll_rn(float x) { return static_cast<long long>(std::nearbyint(x)); }
+inline long long __double2ll_rn(double x) { return static_cast<long long>(std::nearbyint(x)); }
 inline float __ll2float_rn(long long x) { return static_cast<float>(x); }
 inline double __ll2double_rn(long long x) { return static_cast<double>(x); }
 inline float __frcp_rn(float x) { return 1.0f / x; }

@@ -126,6 +126,26 @@ def run_ranks(devices: list[str]) -> None:
                     )
 
 
+def run_tiles(devices: list[str]) -> None:
+    """PageRank by tiles: of several tiles, of few and many rows, weighted and not."""
+    from godwit.supersteps import tiled_rows
+
+    usual = tiled_rows.LEAST_GAINING_ARCS, tiled_rows.LEAST_TILE_WORK
+    tiled_rows.LEAST_GAINING_ARCS, tiled_rows.LEAST_TILE_WORK = 0, 1000
+    for directed in (False, True):
+        graph = gw.generators.rmat(10, 9, seed=2, symmetrize=not directed, weights=(0, 9))
+        with gw.place(graph, devices) as placed:
+            for weighted in (False, True):
+                for dtype in ("float32", "float64"):
+                    settings = {"weighted": weighted, "dtype": dtype, "max_iterations": 9}
+                    wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
+                    for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
+                        found = gw.pagerank(placed, gpu=gpu, **settings).rank  # type: ignore[arg-type]
+                        name = f"ranks by tiles {dtype}, {directed=}, {weighted=}, {gpu=}"
+                        check(name, found, wanted, 1e-6 if dtype == "float32" else 1e-14)
+    tiled_rows.LEAST_GAINING_ARCS, tiled_rows.LEAST_TILE_WORK = usual
+
+
 def run_dependencies(devices: list[str]) -> None:
     """Betweenness: by all blocks and by each for itself; rows of every class; arcs, too."""
     from godwit.algorithms.betweenness import cuda as brandes_steps
@@ -471,6 +491,7 @@ SUPERSTEPS = {
     "searches": run_searches,
     "distances": run_distances,
     "ranks": run_ranks,
+    "tiles": run_tiles,
     "unions": run_unions,
     "structure": run_structure,
     "triangles": run_triangles,

@@ -43,6 +43,7 @@ from godwit.algorithms.triangles import cuda as triangles_steps
 from godwit.algorithms.truss import cuda as truss_steps
 from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.supersteps import rows as step_rows
+from godwit.supersteps import tiled_rows
 from godwit.worker.cuda import program as instantiation
 from godwit.worker.cuda.program import Variant
 from godwit.worker.program import VertexProgram
@@ -150,6 +151,18 @@ def test_pagerank_compiles(
 ) -> None:
     text = pagerank_steps.source(*dtypes, accelerated=accelerated, one_hop=one_hop)
     assert b".text.work\0" in cubin(text, (), architecture)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "words", "accelerated"),
+    [(("int32", "float32"), 2, True), (("int32", "float64", "int64"), 3, False)],
+    ids=str,
+)
+def test_tiles_compile(dtypes: tuple[Any, ...], words: int, accelerated: bool) -> None:
+    text = pagerank_steps.source(*dtypes, accelerated=accelerated, tile_words=words)
+    assert b".text.work\0" in cubin(text, (), "90")
+    text = tiled_rows.source_code(INT32, dtypes[-1], np.dtype(dtypes[1]), len(dtypes) == 3)
+    assert b".text.make_tiles\0" in cubin(text, (), "90")
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,35 @@ class StepPlacement(GpuEndpoints[StepPart]):
                 self._rows[key] = RowBuilder(self, *key).make()
         return self._rows[key]
 
+    @contextmanager
+    def passing_rows(self, direction: Direction, weighted: bool) -> Iterator[list[StepRows]]:
+        """Return rows in any order that exist, or else ones that are freed when the block ends.
+
+        The offsets are kept.
+
+        :param weighted: with weights
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        direction = self.stored_direction(direction, weighted=weighted)
+        existing = (
+            rows for key, rows in self._rows.items() if key[0] == direction and key[1] >= weighted
+        )
+        known = next(existing, None)
+        if known is not None:
+            yield known
+            return
+        ordered = weighted or direction == "out"  # which needs no sorting
+        try:
+            yield self.rows(direction, weighted, ordered=ordered)
+        finally:
+            self._rows.pop((direction, weighted, ordered), None)
+            arrays = self.row_arrays[direction]
+            if weighted:
+                arrays.weights.release()
+            if not any(key[0] == direction and key[2] == ordered for key in self._rows):
+                arrays.targets[ordered].release()
+                arrays.heads[ordered].release()
+
     def hub_rows(self) -> list[HubRows]:
         """Return each device's share of the rows of all hubs; a directed graph has no hubs."""
         if self._hub_rows is None:

@@ -95,7 +95,7 @@ def pagerank(
         within the same bound. True: the same, and other graphs are refused
     :param dtype: of the ranks, ``"float64"`` or ``"float32"``, which moves half as many bytes. Sums over
         vertices are float64 in both, and so are those over the arcs of a vertex on the CPU; GPUs compute
-        these in the precision of the ranks
+        these in the precision of the ranks or, of large graphs, a higher one
     :param execution: ``"bulk-synchronous"`` (also ``"auto"``): iterations, in each of which every vertex
         pulls from its in-arcs. ``"asynchronous"``: residual push; a vertex pushes its residual along
         out-arcs when that is large enough. There are no iterations, so ``max_iterations``, ``initial`` and

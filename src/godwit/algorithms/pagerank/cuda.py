@@ -1,8 +1,11 @@
 """PageRank on GPUs: fills in the arguments of pagerank.cuh, runs it, and downloads the ranks.
 
-Kept on the devices between queries: rows, out-degrees, subscriber masks, and, by weights, the contribution
-of each arc. The first query computes contributions in a superstep before the first iteration; they are
-valid when its run has ended.
+Rows are summed up row by row or, where that is faster, by tiles (supersteps/tiled_rows), which then take
+the place of rows that no other query has asked for.
+
+Kept on the devices between queries: rows or tiles, out-degrees, subscriber masks, and, by weights, the
+contribution of each arc. The first query of rows computes contributions in a superstep before the first
+iteration; they are valid when its run has ended. Tiles have them from the beginning.
 
 Carried values have room for all positions on each device, or, if a query says so, for its own vertices and
 those that its rows name (supersteps/halos). The sums are the same, bit by bit.
@@ -10,6 +13,8 @@ those that its rows name (supersteps/halos). The sums are the same, bit by bit.
 
 from __future__ import annotations
 
+import math
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -18,6 +23,8 @@ import numpy as np
 
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
+from godwit.errors import GraphTooLargeError
+from godwit.graph.csr import Graph
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
@@ -28,6 +35,7 @@ from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
@@ -37,6 +45,14 @@ from godwit.supersteps.run import (
     point_rows,
     refuse_selective,
     step_source,
+)
+from godwit.supersteps.tiled_rows import (
+    TILED_ARCS,
+    TiledRows,
+    can_be_tiled,
+    tile_bytes,
+    tile_checks,
+    tiles_gain,
 )
 
 ARGUMENTS = np.dtype(
@@ -52,6 +68,8 @@ ARGUMENTS = np.dtype(
         ("subscribers", np.uint64),
         ("slots", np.uint64),
         ("carried", PEERS, 2),
+        ("tiled", TILED_ARCS),
+        ("units", np.float64),
         ("uniform", np.float64),
         ("damping", np.float64),
         ("tolerance", np.float64),
@@ -62,6 +80,7 @@ ARGUMENTS = np.dtype(
 
 _PREPARE, _START, _ITERATE = 0, 1, 2  # phases
 _ITERATIONS, _RESIDUAL = 0, 4  # words of the state
+_LEAST_TOLERANCE = {"float32": 1e-7, "float64": 1e-14}  # that ranks reach
 
 
 @dataclass(frozen=True)
@@ -80,6 +99,8 @@ class RankQuery:
     :param gpu: how kernels are run
     :param one_hop: devices have room for their own vertices and those that they read, else for all; None:
         what is faster
+    :param tiled: True: rows are summed up by tiles where that is possible; False: row by row; None: what is
+        faster
     """
 
     dtype: np.dtype[Any]
@@ -93,6 +114,7 @@ class RankQuery:
     location: ResultLocation
     gpu: GpuOptions
     one_hop: bool | None = None
+    tiled: bool | None = None
 
 
 @dataclass
@@ -122,11 +144,13 @@ def source(
     *,
     accelerated: bool = False,
     one_hop: bool = False,
+    tile_words: int = 0,
 ) -> str:
     """Return the source of the kernel for dtypes of positions, ranks and, if they count, weights.
 
     :param accelerated: True to accelerate
     :param one_hop: devices have room for their own vertices and those that they read only
+    :param tile_words: words of a sum if rows are summed up by tiles; 0: row by row
     """
     types = {
         "Id": c_type(np.dtype(id_dtype)),
@@ -137,7 +161,9 @@ def source(
         "algorithms/pagerank/pagerank.cuh", ARGUMENTS, types=types, work="grid_pagerank"
     )
     flags = {"ACCELERATED": accelerated, "ONE_HOP": one_hop}
-    return "".join(f"#define {name} {str(on).lower()}\n" for name, on in flags.items()) + text
+    defines = "".join(f"#define {name} {str(on).lower()}\n" for name, on in flags.items())
+    defines += f"#define TILE_WORDS {tile_words}\n"
+    return defines + text + tile_checks()
 
 
 def rank_on_gpus(
@@ -154,10 +180,23 @@ def rank_on_gpus(
         refuse_selective(placement, query.gpu)
     seconds: dict[str, float] = {}
     with placement.held():
+        unit_bits, tile_words = (0, 0) if one_hop else _tiling(placement, query)
         options = (query.gpu, query.dtype.name, query.weighted, query.accelerated, one_hop)
-        key = ("pagerank", *options)
-        plan = placement.plan(key, lambda: _RankPlan(placement, query, one_hop, seconds))
-        seconds["kernel"] = plan.ask(query, poll)
+
+        def plan_with(tile_words: int) -> _RankPlan:
+            return placement.plan(
+                ("pagerank", *options, tile_words),
+                lambda: _RankPlan(placement, query, one_hop, tile_words, seconds),
+            )
+
+        try:
+            plan = plan_with(tile_words)
+        except GraphTooLargeError:
+            if tile_words == 0 or query.tiled:
+                raise
+            placement.kept(RankArrays).tiles_fit = False
+            plan = plan_with(0)  # rows alone may fit
+        seconds["kernel"] = plan.ask(query, 2.0**unit_bits, poll)
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
         state = plan.controls()["state"][0]
@@ -185,12 +224,60 @@ def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
     return query.gpu.communication != "broadcast" and copies_by_host(placement, query.gpu)
 
 
+def _units(graph: Graph, query: RankQuery) -> tuple[int, int]:
+    """Return log2 of the number of units in 1 for sums by tiles, and how many words a sum has; 0: too many.
+
+    An arc's share of rank is rounded by half a unit at most, and an iteration's error is multiplied by the
+    damping in each later one: in all, arcs / 2 * damping / (1 - damping) units. They are to be a tenth of
+    the least tolerance that ranks of the dtype reach by their own rounding.
+
+    Sums must stay below 2^63 or 2^95 units. Plain ranks sum to 1. Accelerated ones may exceed 1 in between:
+    in the norm sqrt(sum of x_v^2 / s_v), where s_v is the outflow of v, no iterate's distance from the
+    limit is more than twice the first one's, and neither is longer than the given distributions.
+    """
+    rounded = graph.arc_count / 2 * query.damping / (1 - query.damping)
+    bits = max(0, math.ceil(math.log2(max(1.0, 10 * rounded / _LEAST_TOLERANCE[query.dtype.name]))))
+    highest = _log_longest(graph, query) if query.accelerated else 0
+    return bits, next((words for words in (2, 3) if bits + highest <= 32 * words - 2), 0)
+
+
+def _log_longest(graph: Graph, query: RankQuery) -> int:
+    """Return log2 of a bound of accelerated ranks."""
+
+    def bound(values: Array | None) -> int:
+        strength = outflows_of(graph) if query.weighted else graph.out_degree()
+        reached = strength > 0
+        squares = 1 / graph.vertex_count**2 if values is None else values[reached] ** 2
+        length = math.sqrt((squares / strength[reached]).sum() * strength.max(initial=0))
+        return math.ceil(math.log2(max(1.0, 8 * length)))
+
+    uniform: int = graph.cached(("longest ranks", query.weighted), lambda: bound(None))
+    given = (values for values in (query.teleport, query.start) if values is not None)
+    return max(uniform, *map(bound, given), 0)
+
+
+def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
+    """Return log2 of the units in 1, and the words of a sum: 0 for row by row."""
+    if query.tiled is False:
+        return 0, 0
+    if query.tiled is None and not (placement.kept(RankArrays).tiles_fit and tiles_gain(placement)):
+        return 0, 0
+    bits, words = _units(placement.graph, query)
+    return (bits, words) if can_be_tiled(placement, words) else (0, 0)
+
+
+def _tiles_key(query: RankQuery) -> str | None:
+    return query.dtype.name if query.weighted else None
+
+
 class RankArrays:
     """The arrays of PageRank, kept on the devices between queries; those of ranks by their dtype.
 
     :ivar carried: by parity of the iteration
     :ivar contributions: part of its source's rank that each in-arc carries
     :ivar has_contributions: dtypes for which a run has computed them
+    :ivar tiles_fit: False once there was too little memory for tiles
+    :ivar tiled: tiles of rows, by the dtype of their contributions; None: without
     :ivar outflows: of vertices, by whether devices have room only for those that they read
     """
 
@@ -199,6 +286,8 @@ class RankArrays:
         self.carried = {name: (DeviceArray(placement), DeviceArray(placement)) for name in dtypes}
         self.contributions = {name: DeviceArray(placement) for name in dtypes}
         self.has_contributions: set[str] = set()
+        self.tiles_fit = True
+        self.tiled: dict[str | None, TiledRows] = {}
         self.outflows = {one_hop: DeviceArray(placement) for one_hop in (False, True)}
         self.teleport = DeviceArray(placement)
         self.start = DeviceArray(placement)
@@ -208,34 +297,58 @@ class _RankPlan(StepPlan[StepPlacement]):
     """PageRank of a placement for one set of options.
 
     :param one_hop: devices have room for their own vertices and those that they read, else for all
+    :param tile_words: words of a sum if rows are summed up by tiles; 0: row by row
     :param seconds: gets the time of making rows, and of loading the kernel
     :raises GraphTooLargeError: need against free
     """
 
     def __init__(
-        self, placement: StepPlacement, query: RankQuery, one_hop: bool, seconds: dict[str, float]
-    ) -> None:
+        self, placement: StepPlacement, query: RankQuery, one_hop: bool, tile_words: int,
+        seconds: dict[str, float],
+    ) -> None:  # fmt: skip
         begin = perf_counter()
         self.halos = placement.halos("in", query.weighted) if one_hop else None
-        self.rows = self.halos.rows if self.halos else placement.rows("in", query.weighted)
-        seconds["rows"] = perf_counter() - begin
-        code = source(
-            placement.id_dtype,
-            query.dtype,
-            self.rows[0].weight_dtype if query.weighted else None,
-            accelerated=query.accelerated,
-            one_hop=one_hop,
-        )
-        super().__init__(placement, code, np.zeros(len(placement.parts), ARGUMENTS), query.gpu)
-        seconds["compile"] = self.compile_s
-        self.dtype = query.dtype
+        self.dtype, self.is_tiled = query.dtype, tile_words > 0
         self.arrays = placement.kept(RankArrays)
         self.carried = self.arrays.carried[query.dtype.name]
-        self.exchange_on_host = self._exchange_on_host
-        self._reserve(query)
-        self._point(query)
-        self._connect(query)
+        with ExitStack() as stack:
+            self.rows = self._rows(placement, query, stack)
+            seconds["rows"] = perf_counter() - begin
+            code = source(
+                placement.id_dtype,
+                query.dtype,
+                self.rows[0].weight_dtype if query.weighted else None,
+                accelerated=query.accelerated,
+                one_hop=one_hop,
+                tile_words=tile_words,
+            )
+            super().__init__(
+                placement, code, np.zeros(len(placement.parts), ARGUMENTS), query.gpu
+            )  # fmt: skip
+            seconds["compile"] = self.compile_s
+            self.exchange_on_host = self._exchange_on_host
+            self._reserve(query)
+            self._point(query)
+            self._connect(query)
+            if self.is_tiled:
+                begin = perf_counter()
+                self._make_tiles(query)
+                seconds["rows"] += perf_counter() - begin
+                self.shared_bytes = tile_bytes(tile_words)
         self.lay_out()
+
+    def _rows(
+        self, placement: StepPlacement, query: RankQuery, stack: ExitStack
+    ) -> list[StepRows]:  # fmt: skip
+        """Return rows of in-arcs; of tiles, rows that may be freed when the stack ends."""
+        if self.halos is not None:
+            return self.halos.rows
+        if not self.is_tiled:
+            return placement.rows("in", query.weighted)
+        tiled = self.arrays.tiled.get(_tiles_key(query))
+        if tiled is not None:
+            return tiled.rows
+        return stack.enter_context(placement.passing_rows("in", query.weighted))
 
     def _reserve(self, query: RankQuery) -> None:
         """Allocate what devices need besides rows, and fill in what no query changes.
@@ -249,8 +362,9 @@ class _RankPlan(StepPlan[StepPlacement]):
         has_outflows = bool(outflows)
         if query.weighted:
             needs.append((outflows, [8 * width for width in widths]))
-            contributions = arrays.contributions[self.dtype.name]
-            needs.append((contributions, [item * rows.arcs for rows in self.rows]))
+            if not self.is_tiled:
+                contributions = arrays.contributions[self.dtype.name]
+                needs.append((contributions, [item * rows.arcs for rows in self.rows]))
         placement.reserve(*needs)
         if query.weighted and not has_outflows:
             values = _outflows(placement)
@@ -283,10 +397,27 @@ class _RankPlan(StepPlan[StepPlacement]):
                 own["degrees"] = degrees[part.device].pointer
             if query.weighted:
                 assert rows.weights is not None
-                own["weights"] = rows.weights.pointer
-                own["contributions"] = arrays.contributions[self.dtype.name][part].pointer
+                own["weights"] = rows.weights.pointer  # none if they were freed for tiles
+                if not self.is_tiled:
+                    contributions = arrays.contributions[self.dtype.name]
+                    own["contributions"] = contributions[part].pointer
                 own["outflows"] = arrays.outflows[self.halos is not None][part].pointer
         self.arguments["uniform"] = 1 / placement.vertex_count
+
+    def _make_tiles(self, query: RankQuery) -> None:
+        """Make the tiles, if there are none, and point to them.
+
+        :raises GraphTooLargeError: need against free
+        """
+        placement, arrays = self.placement, self.arrays
+        key = _tiles_key(query)
+        tiled = arrays.tiled.get(key)
+        if tiled is None:
+            outflows = arrays.outflows[False] if query.weighted else None
+            tiled = TiledRows(placement, self.rows, self.dtype, outflows)
+            arrays.tiled[key] = tiled
+        for own, part in zip(self.arguments, placement.parts, strict=True):
+            tiled.point(part, own["tiled"])
 
     def _connect(self, query: RankQuery) -> None:
         """Fill in the pointers to all devices' memory, and the subscriber masks.
@@ -313,16 +444,22 @@ class _RankPlan(StepPlan[StepPlacement]):
         for own, mask in zip(self.arguments, subscribers, strict=False):  # none: one device
             own["subscribers"] = mask.pointer
 
-    def ask(self, query: RankQuery, poll: ProgressPoll | None) -> float:
-        """Answer a query; return the seconds that kernels ran."""
+    def ask(self, query: RankQuery, units: float, poll: ProgressPoll | None) -> float:
+        """Answer a query; return the seconds that kernels ran.
+
+        :param units: number of units in 1, for sums by tiles
+        """
         arguments, arrays = self.arguments, self.arrays
         arguments["damping"], arguments["tolerance"] = query.damping, query.tolerance
         arguments["most_iterations"] = query.max_iterations
         self._upload("teleport", query.teleport, arrays.teleport)
         self._upload("start", query.start, arrays.start)
-        makes_contributions = query.weighted and self.dtype.name not in arrays.has_contributions
+        arguments["units"] = units
+        makes_contributions = (
+            query.weighted and not self.is_tiled and self.dtype.name not in arrays.has_contributions
+        )
         kernel_s = self.run(phase=_PREPARE if makes_contributions else _START, poll=poll)
-        if query.weighted:
+        if makes_contributions:
             arrays.has_contributions.add(self.dtype.name)
         return kernel_s
 
@@ -349,9 +486,8 @@ class _RankPlan(StepPlan[StepPlacement]):
             self.exchange.send(carried, self.dtype.itemsize, self.halos)
 
 
-def _outflows(placement: StepPlacement) -> Array:
-    """Return the sum of the weights of each vertex's out-arcs, by position."""
-    graph = placement.graph
+def outflows_of(graph: Graph) -> Array:
+    """Return the sum of the weights of each vertex's out-arcs."""
 
     def summed() -> Array:
         sums = np.empty(graph.vertex_count)
@@ -359,9 +495,14 @@ def _outflows(placement: StepPlacement) -> Array:
         run_team(_sum_rows, graph.offsets, graph.weights, sums, threads=threads)
         return frozen(sums)
 
-    by_vertex: Array = graph.cached("outflows", summed)
+    outflows: Array = graph.cached("outflows", summed)
+    return outflows
+
+
+def _outflows(placement: StepPlacement) -> Array:
+    """Return the sum of the weights of each vertex's out-arcs, by position."""
     outflows = np.zeros(placement.count)
-    outflows[placement.numbering.position] = by_vertex
+    outflows[placement.numbering.position] = outflows_of(placement.graph)
     return outflows
 
 

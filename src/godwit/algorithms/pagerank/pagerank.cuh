@@ -11,7 +11,7 @@
 // Vertices without arcs cost nothing: their rank is lift * teleport, so the deciding thread adds them by
 // itself. Sums over vertices (change, dangling ranks, all ranks) are added per thread in an order that the
 // launch fixes, and over warps in fixed point, in units of 2^-61: the same devices compute the same bits
-// every time. Row sums have the precision of ranks.
+// every time. Row sums have the precision of ranks, or that of fixed point, by tiles.
 //
 // Acceleration, of undirected graphs, is that of the CPU, with the same decisions from the same sums. The
 // iterate before the last, from which it extrapolates, is in the array that is being written, at the
@@ -30,10 +30,12 @@
 #pragma once
 
 #include "supersteps/halos.cuh"
+#include "supersteps/tiled_sums.cuh"
 
 // Macros of the generated source. ACCELERATED: iterations may extrapolate. ONE_HOP: whether devices have
 // room for their own vertices and those that they read only, and rows name the slots of these
-// (supersteps/halos.cuh); else for all positions, which rows name.
+// (supersteps/halos.cuh); else for all positions, which rows name. TILE_WORDS: words of sums if rows
+// are summed up by tiles (supersteps/tiled_sums.cuh), in `units`; 0: row by row.
 
 // Words of control->state; all but the first are bits of doubles. Of the ranks in the array that is read:
 // their TOTAL; their LEVEL, the part of its teleport that an isolated vertex has, and LEVEL_BEFORE that;
@@ -83,7 +85,9 @@ struct Arguments {
     const u32 *subscribers;  // a bitmap of the own vertices for each device (supersteps/halos.cuh)
     const Id *slots;         // if ONE_HOP: where they are there, by words (supersteps/halos.cuh)
     Rank *carried[2][MAX_DEVICES];
-    double uniform;  // 1 / number of vertices
+    TiledArcs tiled;  // if TILE_WORDS; with contributions as factors
+    double units;     // in 1, if TILE_WORDS
+    double uniform;   // 1 / number of vertices
     double damping;
     double tolerance;
     u64 most_iterations;
@@ -438,16 +442,45 @@ __device__ __forceinline__ void team_start_ranks(RankPass &pass, const Team &tea
     }
 }
 
-__device__ __forceinline__ void team_iterate_ranks(RankPass &pass, const Team &team,
+// All rows, by tiles. Any block may take a tile, so sums over vertices are added after each: those of a
+// thread in the order of its rows, which the size of blocks fixes.
+template <u32 WORDS>
+__device__ __forceinline__ void team_pull_by_tiles(RankPass &pass, const Team &team,
                                                    StepBlock &block) {
     const Arguments &arguments = pass.arguments;
-    const i64 *classes = arguments.rows.classes;
+    const auto update = [&](i64 row, double sum) {
+        const double incoming = sum / arguments.units;
+        pass.thread_update(row, static_cast<Rank>(pass.divisor(row)), pass.past(row),
+                           static_cast<Rank>(incoming));
+    };
+    const auto end = [&] {
+        warp_add_sums(pass, block);
+        for (u32 which = 0; which < SUMS_END; which++) pass.sums[which] = 0;
+    };
+    team_sum_tiles<WORDS, WEIGHTED>(arguments.tiled, pass.old, static_cast<Rank>(arguments.units),
+                                    &team.control->cursors[0], update, end);
+}
+
+// All rows, each class of lengths by one kind of team.
+__device__ __forceinline__ void team_pull_by_rows(RankPass &pass, const Team &team) {
+    const i64 *classes = pass.arguments.rows.classes;
     constexpr u32 AT_ONCE = 16 / sizeof(Rank);  // rows: more take more registers than there are
     team_pull_by_block(pass, team, classes[CLASS_GRID], classes[CLASS_BLOCK]);
     team_pull_by_warp<4>(pass, team, classes[CLASS_BLOCK], classes[CLASS_WARP]);
     team_pull_by_warp<8>(pass, team, classes[CLASS_WARP], classes[CLASS_GROUP]);
     team_pull_by_group<AT_ONCE>(pass, team, classes[CLASS_GROUP], classes[CLASS_THREAD]);
     team_pull_by_thread<AT_ONCE>(pass, team, classes[CLASS_THREAD], classes[CLASS_NONE]);
+}
+
+__device__ __forceinline__ void team_iterate_ranks(RankPass &pass, const Team &team,
+                                                   StepBlock &block) {
+    const Arguments &arguments = pass.arguments;
+    const i64 *classes = arguments.rows.classes;
+    if constexpr (TILE_WORDS > 0) {
+        team_pull_by_tiles<TILE_WORDS>(pass, team, block);
+    } else {
+        team_pull_by_rows(pass, team);
+    }
     if (pass.state[ITERATIONS] == 0) {
         // Only in the first iteration do isolated vertices change otherwise than the lift does.
         const i64 isolated = classes[CLASS_NONE] + team.thread();

@@ -59,7 +59,8 @@ def check(placement: StepPlacement, dtype: str = "float64", **given: Any) -> Ran
     if dtype == "float64":
         assert exact.iterations == found.iterations
     error = np.abs(host_array(found.rank).astype(np.float64) - exact.rank).sum()
-    assert error <= (1e-14 if dtype == "float64" else 2e-6)
+    of_cpu = placement.vertex_count * np.finfo(np.float64).eps  # its sums of all ranks are rounded
+    assert error <= (1e-14 + of_cpu if dtype == "float64" else 2e-6)
     return found
 
 

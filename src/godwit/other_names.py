@@ -125,7 +125,7 @@ _ATTRIBUTES = {
     )
     for other in others.split()
 }  # fmt: skip
-"""What objects of Godwit have in place of attributes of other libraries' objects."""
+"""Attributes of other libraries' objects, with the names of the same thing in Godwit."""
 
 
 def attribute_hint(name: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What public functions have in common: errors that name the argument that was meant, a bar, and Ctrl-C."""
+"""Decorator of public functions: hints for wrong arguments, progress bars, and Ctrl-C."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
 
     @classmethod
     def of_rows(cls, rows: Rows | RowsOnGpu, *, directed: bool = True, ids: Any = 0) -> Graph:
-        """Return a graph of rows that are known to be right, and that nobody changes."""
+        """Return a graph of rows without checking them; the caller does not change them afterwards."""
         graph = cls.__new__(cls)
         graph._set(rows, directed, ids)
         return graph

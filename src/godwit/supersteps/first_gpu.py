@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """What a run on one GPU has found, its work and its times.
+    """Result of a run on one GPU, with its work and its times.
 
     :param values: the result; None if the kernel gave up
     :param processed: items that it processed: vertices or edges

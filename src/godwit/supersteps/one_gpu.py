@@ -27,7 +27,7 @@ _LEAST_BYTES = 8
 
 @dataclass
 class Preparation:
-    """What is known of a plan before its kernel is loaded.
+    """Source of a plan's kernel, and the time of making its rows, while the kernel is compiled.
 
     :param source: of the kernel
     :param rows_s: seconds of what was made while it was compiled

@@ -23,7 +23,7 @@ Found = TypeVar("Found")
 
 @dataclass(eq=False)
 class SharedQuery(ABC, Generic[Found]):
-    """One query, on a placement with one device or on copies.
+    """Query that one GPU runs alone, or that GPUs with copies of the whole graph share.
 
     :param statistics: gets times, supersteps, and what :meth:`run_on` adds
     :ivar seconds: of the run, by phase

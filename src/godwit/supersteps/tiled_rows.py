@@ -68,7 +68,7 @@ _STATIC_BYTES = 1 << 10
 
 
 class SourceBins(ctypes.Structure):
-    """How positions are divided; ``SourceBins`` of tiled_rows.cuh."""
+    """Division of positions into bins and ranges: ``SourceBins`` of tiled_rows.cuh."""
 
     _fields_ = (
         ("capacity", ctypes.c_int64),

@@ -14,8 +14,8 @@ _GPU_FACTOR = 184.0
 _GPU_UNIT_FACTOR = 4.0
 _GPU_HOPS = 2.0
 _GPU_UNIT_HOPS = 1.05
-_LEAST_HOPS = 16
-_MOST_HOPS = 1 << 20
+LEAST_HOPS = 16
+MOST_HOPS = 1 << 20
 _SAMPLED_ARCS = 1 << 16
 
 
@@ -52,7 +52,7 @@ def choose_gpu_window(
     :param hops: as the user chose, or None
     """
     if program.priority is None or graph.arc_count == 0:
-        return delta or 0.0, _LEAST_HOPS if hops is None else hops
+        return delta or 0.0, LEAST_HOPS if hops is None else hops
     length = _typical_length(program, graph)
     unit = not _is_weighted(program, graph)
     if delta is None:
@@ -61,7 +61,7 @@ def choose_gpu_window(
         delta = delta if math.isfinite(delta) else 0.0
     if hops is None:
         arcs = delta / length * (_GPU_UNIT_HOPS if unit else _GPU_HOPS)
-        hops = min(max(_LEAST_HOPS, math.ceil(min(arcs, _MOST_HOPS))), _MOST_HOPS)
+        hops = min(max(LEAST_HOPS, math.ceil(min(arcs, MOST_HOPS))), MOST_HOPS)
     return delta, hops
 
 

@@ -154,7 +154,7 @@ struct LabelTable {
         if constexpr (WEIGHTED) return static_cast<u32>(key);
         return static_cast<u32>(static_cast<u64>(key) >> 32);
     }
-    // Of a slot that nobody changes at the time.
+    // Return the sum of a slot that no thread changes at the same time.
     __device__ __forceinline__ Sum sum_of(u32 slot, Slot key) const {
         if constexpr (WEIGHTED) return load_system(sums + slot);
         return static_cast<Sum>(key);

@@ -61,7 +61,7 @@ ARGUMENTS = np.dtype(
 """``Arguments`` of levels.cuh."""
 
 _THREADS = 512
-"""Of a block; two share a multiprocessor, so that it visits two rows of blocks at a time."""
+"""Threads of a block: a multiprocessor runs two blocks, and each visits a long row at a time."""
 _WARP_SLOTS = 512
 _LEAST_SLOTS = 32
 _MOST_HUBS = 32
@@ -127,7 +127,7 @@ static_assert(sizeof(HubPart) == {_PART_BYTES} && sizeof(Big) == {_BIG_BYTES});
 
 @dataclass(frozen=True)
 class Scores:
-    """What scores are made of, beside the arcs.
+    """Definition of the score by which a vertex chooses its community.
 
     :param factor_of: returns the factor of the product of masses (cpu.py), given the sum of all masses
     :param weighted: by weights, which are int64

@@ -463,7 +463,7 @@ struct Moves : Level {
     __device__ __forceinline__ void thread_move_mass(Sum *totals, u32 from, u32 to,
                                                      Sum mass) const {
         if (mass == 0) return;
-        // A part that its vertex has left is looked at by nobody.
+        // The mass of a part is not read any more when its vertex has left it.
         if (!REFINES) atomicAdd(totals + from, Sum(0) - mass);
         atomicAdd(totals + to, mass);
     }

@@ -12,7 +12,8 @@ order. *Levels* are the steps of the way down: a vertex has a greater level than
 has level 0.
 
 Lengths are integers of 32 bits: sums of integers do not depend on how shortcuts group them, as sums of
-floating-point numbers do. Sums saturate at ``FAR``; whoever finds it searches in another way.
+floating-point numbers do. Sums saturate at ``FAR``; a query that finds it does
+without contraction.
 """
 
 from __future__ import annotations

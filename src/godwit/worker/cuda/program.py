@@ -13,6 +13,7 @@ import numpy as np
 
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks, number_bits
 from godwit.runtime.cuda.operators import DeviceFunction
+from godwit.worker.delta import LEAST_HOPS, MOST_HOPS
 from godwit.worker.program import BITWISE, ProgramOperators
 
 THREADS = 1024
@@ -229,6 +230,7 @@ struct Program {{
 {body}
 }};
 static_assert(HUB_DEGREE == {HUB_DEGREE});
+static_assert(LEAST_HOPS == {LEAST_HOPS} && MOST_HOPS == {MOST_HOPS});
 {layout_checks("Part<Program>", PART)}
 {layout_checks("Request<Program>", REQUEST)}
 {layout_checks("Control", CONTROL, _COUNTER_MEMBERS)}

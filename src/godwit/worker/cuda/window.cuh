@@ -6,8 +6,7 @@
 // and one half as wide, the narrower first if many vertices are pending. As long as a width is faster
 // than the one before, the next is tried; else the faster is kept for a while, which doubles with each trial in vain.
 // A wider window in which so many vertices are pending that blocks no longer run ahead is given up at once: its
-// work grows severalfold.
-// So there is a choice for weights of any distribution, and for graphs that change on the way.
+// work grows severalfold. So a width is found for weights of any distribution, and again where the graph changes.
 //
 // All devices decide alike: from the lowest priority of all, and from the clock of the first one. Which width is
 // chosen depends on time; results do not depend on it.

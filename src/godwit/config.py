@@ -11,10 +11,23 @@ from pathlib import Path
 from godwit.errors import InputError
 
 
+_share_of_cores = 1.0
+
+
+def share_cores(share: float) -> None:
+    """Leave cores to the other processes of this machine that compute with this one.
+
+    :param share: part of the cores that this process may use by default
+    """
+    global _share_of_cores  # noqa: PLW0603
+    _share_of_cores = share
+
+
 def thread_count() -> int:
     """Return the number of threads that this process may run at once, at least 1.
 
-    ``GODWIT_THREADS`` where set; else the smaller of the CPU affinity mask and the cgroup's quota.
+    ``GODWIT_THREADS`` where set; else the smaller of the CPU affinity mask and the cgroup's quota, or the
+    share of them that :func:`share_cores` has set.
     """
     configured = os.environ.get("GODWIT_THREADS")
     if configured is not None:
@@ -26,7 +39,9 @@ def thread_count() -> int:
     else:
         cores = os.cpu_count() or 1
     quota = _cgroup_cpu_quota()
-    return cores if quota is None else max(1, min(cores, int(quota)))
+    if quota is not None:
+        cores = min(cores, int(quota))
+    return max(1, int(cores * _share_of_cores))
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,106 @@
+"""Graphs placed on processes: of a graph in memory, a generator, or a file."""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from godwit.distributed.graph import DistributedGraph, balanced_bounds
+from godwit.distributed.halo import halo_of_rows
+from godwit.distributed.processes import Processes
+from godwit.dtypes import Array, as_flag
+from godwit.errors import InputError
+from godwit.graph.csr import Graph
+from godwit.graph.foreign import not_a_graph
+from godwit.graph.generators.spec import is_spec
+from godwit.graph.ids import VertexIds
+from godwit.graph.rows import Rows
+from godwit.trace import seconds_since
+
+
+def place(
+    processes: Processes,
+    source: Graph | str | os.PathLike[str],
+    *,
+    directed: bool | None = None,
+    weighted: bool | None = None,
+) -> DistributedGraph:
+    """Place a graph; see :meth:`Processes.place`."""
+    directed, weighted = (
+        None if value is None else as_flag(value, name)
+        for name, value in (("directed", directed), ("weighted", weighted))
+    )
+    named = source if isinstance(source, str | os.PathLike) else type(source).__name__
+    with processes.running("place", str(named), directed, weighted):
+        begin = perf_counter()
+        if isinstance(source, Graph):
+            if directed is not None or weighted is not None:
+                raise InputError("directed and weighted are for files; the graph has its own")
+            placed = place_graph(processes, source)
+            phase = "place"
+        elif not isinstance(source, str | os.PathLike):
+            raise not_a_graph(source)
+        elif isinstance(source, str) and is_spec(source):
+            from godwit.distributed.generating import place_generated
+
+            if directed is not None or weighted is not None:
+                raise InputError(f"directed and weighted are for files; {source} is a generated graph")
+            placed = place_generated(processes, source)
+            phase = "generate"
+        else:
+            from godwit.distributed.reading import place_file
+
+            placed = place_file(processes, source, directed, weighted)
+            phase = "read"
+        placed.seconds[phase] = seconds_since(begin, phase)
+    return placed
+
+
+def place_graph(processes: Processes, graph: Graph) -> DistributedGraph:
+    """Place a graph that every process has, of which each keeps its part."""
+    if not graph.has_sorted_rows:
+        from godwit.graph.transform import sorted_rows
+
+        graph = Graph.trusted(*sorted_rows(graph.rows), directed=graph.directed, ids=graph.ids)
+    rows = graph.rows
+    bounds = bounds_of_rows(rows.offsets, processes.count)
+    first, end = int(bounds[processes.rank]), int(bounds[processes.rank + 1])
+    part = part_of_rows(rows, first, end)
+    own = np.arange(first, end)
+    return DistributedGraph(
+        processes,
+        bounds,
+        halo_of_rows(processes, bounds, part),
+        graph.ids.take(own),
+        directed=graph.directed,
+        is_range=graph.ids.is_range,
+    )
+
+
+def bounds_of_rows(offsets: Array, parts: int) -> Array:
+    """Return the bounds of ranges of vertices with about equal arcs and vertices."""
+    n = len(offsets) - 1
+    low, high = np.zeros(parts - 1, np.int64), np.full(parts - 1, n, np.int64)
+    wanted = (int(offsets[-1]) + n) * np.arange(1, parts) / parts
+    while (low < high).any():  # few pages of a mapped file are read
+        middle = (low + high) // 2
+        above = offsets[middle] + middle < wanted
+        low, high = np.where(above, middle + 1, low), np.where(above, high, middle)
+    return balanced_bounds(np.concatenate([[0], low]), np.ones(parts, np.int64), n, parts)
+
+
+def part_of_rows(rows: Rows, first: int, end: int) -> Rows:
+    """Return copies of the rows from ``first`` to ``end``."""
+    begin, stop = int(rows.offsets[first]), int(rows.offsets[end])
+    weights = None if rows.weights is None else rows.weights[begin:stop].copy()
+    return Rows(rows.offsets[first : end + 1] - begin, rows.targets[begin:stop].copy(), weights)
+
+
+def own_ids(processes: Processes, bounds: Array, base: int = 0) -> VertexIds:
+    """Return ids of the own vertices that are consecutive integers in the whole graph."""
+    first, end = int(bounds[processes.rank]), int(bounds[processes.rank + 1])
+    return VertexIds(end - first, first + base)
+

@@ -7,6 +7,7 @@ at multiples of 64, so that nobody writes into a word of another's bitmap.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,10 @@ class DistributedGraph:
         if self._rows is None:
             raise ClosedContextError("this graph is closed; place the graph again")
         return self._rows
+
+    def set_weights(self, weights: Array) -> None:
+        """Set the weights of a graph that was just made; :attr:`rows` are new then."""
+        self._rows = replace(self.rows, weights=weights)
 
     @property
     def vertex_count(self) -> int:
@@ -134,7 +139,7 @@ class DistributedGraph:
         used, inverse = np.unique(positions, return_inverse=True)
         owners = self.owners(used)
         questions = Questions(self.processes, owners, used - self.bounds[owners])
-        if ids.kind == "integer":
+        if ids.kind in ("consecutive", "integer"):
             return questions.answers(np.array(ids.of(questions.asked), np.int64))[inverse]
         named = dict(zip((questions.asked + own.start).tolist(), ids.of(questions.asked), strict=True))
         names = {v: name for known in self.processes.share(named) for v, name in known.items()}
@@ -199,6 +204,30 @@ class DistributedGraph:
             f"process {self.processes.rank} of {self.processes.count} has vertices {own.start:,} to "
             f"{own.stop:,}>"
         )
+
+
+def bounds_of_ends(
+    processes: Processes, ends: list[Array], vertex_count: int
+) -> Array:
+    """Return bounds of ranges of vertices with about equal arcs and vertices; all processes call it.
+
+    :param ends: positions of the sources of arcs that this process has, in any order
+    """
+    words = -(-vertex_count // WORD_BITS)
+    shift = WORD_BITS.bit_length() - 1 + max(0, (words - 1).bit_length() - _BUCKET_BITS)
+    buckets = (vertex_count >> shift) + 1
+    costs = np.zeros(buckets, np.int64)
+    for column in ends:
+        for begin in range(0, len(column), _PIECE):
+            costs += np.bincount(column[begin : begin + _PIECE] >> shift, minlength=buckets)
+    begins = np.arange(buckets, dtype=np.int64) << shift
+    costs = processes.add_up(costs) + np.diff(begins, append=vertex_count)
+    return balanced_bounds(begins, costs, vertex_count, processes.count)
+
+
+_BUCKET_BITS = 14
+"""Ranges of vertices begin at one of about so many (as a power of two) equally wide buckets."""
+_PIECE = 1 << 20
 
 
 def balanced_bounds(begins: Array, costs: Array, vertex_count: int, parts: int) -> Array:

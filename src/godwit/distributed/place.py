@@ -13,11 +13,13 @@ from godwit.distributed.halo import halo_of_rows
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array, as_flag
 from godwit.errors import InputError
+from godwit.graph.build import row_sources
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.generators.spec import is_spec
-from godwit.graph.ids import VertexIds
-from godwit.graph.rows import Rows
+from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
+from godwit.graph.rows import Rows, require_memory
+from godwit.graph.transform import has_sorted_rows
 from godwit.trace import seconds_since
 
 
@@ -61,22 +63,22 @@ def place(
 
 def place_graph(processes: Processes, graph: Graph) -> DistributedGraph:
     """Place a graph that every process has, of which each keeps its part."""
-    if not graph.has_sorted_rows:
-        from godwit.graph.transform import sorted_rows
+    return place_rows(processes, graph.rows, graph.ids, directed=graph.directed)
 
-        graph = Graph.trusted(*sorted_rows(graph.rows), directed=graph.directed, ids=graph.ids)
-    rows = graph.rows
+
+def place_rows(
+    processes: Processes, rows: Rows, ids: VertexIds, *, directed: bool
+) -> DistributedGraph:
+    """Place the graph of rows that every process can read, of which each copies its part.
+
+    :raises InputError: the rows of the part are wrong
+    """
     bounds = bounds_of_rows(rows.offsets, processes.count)
     first, end = int(bounds[processes.rank]), int(bounds[processes.rank + 1])
     part = part_of_rows(rows, first, end)
-    own = np.arange(first, end)
+    own = halo_of_rows(processes, bounds, part)
     return DistributedGraph(
-        processes,
-        bounds,
-        halo_of_rows(processes, bounds, part),
-        graph.ids.take(own),
-        directed=graph.directed,
-        is_range=graph.ids.is_range,
+        processes, bounds, own, ids.take(np.arange(first, end)), directed=directed, is_range=ids.is_range
     )
 
 
@@ -93,14 +95,29 @@ def bounds_of_rows(offsets: Array, parts: int) -> Array:
 
 
 def part_of_rows(rows: Rows, first: int, end: int) -> Rows:
-    """Return copies of the rows from ``first`` to ``end``."""
-    begin, stop = int(rows.offsets[first]), int(rows.offsets[end])
+    """Return copies of the rows from ``first`` to ``end``, each sorted by target.
+
+    :raises InputError: offsets or targets are wrong
+    """
+    begins = rows.offsets[first : end + 1]
+    n, m = rows.vertex_count, rows.arc_count
+    if begins[0] < 0 or begins[-1] > m or (np.diff(begins) < 0).any():
+        raise InputError(f"the offsets of vertices {first} to {end} do not ascend from 0 to {m}")
+    begin, stop = int(begins[0]), int(begins[-1])
+    require_memory(2 * (stop - begin) * rows.arc_bytes, f"the rows of vertices {first:,} to {end:,}")
     weights = None if rows.weights is None else rows.weights[begin:stop].copy()
-    return Rows(rows.offsets[first : end + 1] - begin, rows.targets[begin:stop].copy(), weights)
+    part = Rows(begins - begin, rows.targets[begin:stop].copy(), weights)
+    if len(part.targets) and not (part.targets.min() >= 0 and part.targets.max() < n):
+        raise InputError(f"a target in the rows of vertices {first} to {end} is not in [0, {n})")
+    if has_sorted_rows(part):
+        return part
+    order = np.lexsort((part.targets, row_sources(part.offsets, np.dtype(np.int64))))
+    return Rows(part.offsets, part.targets[order], None if weights is None else weights[order])
 
 
-def own_ids(processes: Processes, bounds: Array, base: int = 0) -> VertexIds:
-    """Return ids of the own vertices that are consecutive integers in the whole graph."""
-    first, end = int(bounds[processes.rank]), int(bounds[processes.rank + 1])
-    return VertexIds(end - first, first + base)
-
+def own_ids(processes: Processes, bounds: Array, first_id: int = 0) -> VertexIds:
+    """Return ids of the own vertices, which are consecutive integers in the whole graph."""
+    first, end = int(bounds[processes.rank]) + first_id, int(bounds[processes.rank + 1]) + first_id
+    if first <= MAXIMAL_ID_BASE:
+        return VertexIds(end - first, first)
+    return VertexIds.trusted("integer", np.arange(first, end))

@@ -210,6 +210,15 @@ class Processes:
             for begin, count in zip(begins.tolist(), received.tolist(), strict=True)
         ]
 
+    def add_up(self, array: Array) -> Array:
+        """Return the sum of the arrays of all processes, of one shape (k): each adds up a part of it."""
+        pieces = np.array_split(array, self.count)
+        counts = np.array([len(piece) for piece in pieces])
+        received, _, _ = self.exchange(array, counts)
+        own = received.reshape(self.count, -1).sum(axis=0).astype(array.dtype)
+        whole, _, _ = self.exchange(np.tile(own, self.count), np.full(self.count, len(own)))
+        return whole
+
     def gather(self, array: Array, root: int) -> list[Array] | None:
         """Return the arrays of all processes in one of them, and None in the others."""
         counts = np.zeros(self.count, np.int64)

@@ -64,14 +64,14 @@ class DistributedResult(VertexResult):
         with processes.running("gather", root):
             root = as_count(root, "root", 0, processes.count - 1)
             values = processes.gather(self._values, root)
-            ids = processes.share(self._ids if self._ids.kind != "consecutive" else len(self._ids))
+            ids = processes.share(self._ids)
         if values is None:
             return None
         whole = copy(self)
         whole._processes = None
         whole._values = np.concatenate(values)
         whole.vertices = range(len(whole._values))
-        whole._ids = _joined(ids, len(whole._values))
+        whole._ids = _joined(ids)
         return whole
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> Path:
@@ -121,13 +121,22 @@ class DistributedResult(VertexResult):
         return f"{type(self).__name__}({of}{len(self._values)} values, {self._values.dtype})"
 
 
-def _joined(parts: list[Any], count: int) -> VertexIds:
+def _joined(parts: list[VertexIds]) -> VertexIds:
     """Return the ids of all vertices from those of the processes' vertices."""
-    if all(isinstance(part, int) or part.is_range for part in parts):
-        firsts = [part[0] for part in parts if not isinstance(part, int) and len(part)]
-        zero = any(isinstance(part, int) and part for part in parts)
-        return VertexIds(count, 0 if zero or not firsts else min(firsts))
-    ids: list[Any] = []
-    for part in parts:
-        ids += part.of(np.arange(len(part)))
-    return VertexIds(count, ids)
+    filled = [part for part in parts if len(part)]
+    count = sum(map(len, filled))
+    if not filled:
+        return VertexIds(0)
+    starts = [filled[0][0] + sum(map(len, filled[:index])) for index in range(len(filled))] if all(
+        part.is_range for part in filled
+    ) else []
+    if starts and starts == [part[0] for part in filled]:
+        whole = VertexIds(count, starts[0])
+    elif all(part.kind in ("consecutive", "integer") for part in filled):
+        whole = VertexIds(
+            count, np.concatenate([np.array(part.of(np.arange(len(part))), np.int64) for part in filled])
+        )
+    else:
+        whole = VertexIds(count, [name for part in filled for name in part.of(np.arange(len(part)))])
+    whole._base = filled[0]._base
+    return whole

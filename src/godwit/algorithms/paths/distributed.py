@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
@@ -54,6 +55,14 @@ class DistributedPathResult(DistributedResult):
     def columns(self) -> list[Column]:
         """Distances, where a vertex was reached."""
         return [Column(self.value_name, self._values, self.reached)]
+
+    def with_wide_distances(self) -> Self:
+        """Return the result with int64 distances, as searches by weights have."""
+        wide = copy(self)  # which leaves the processes out
+        wide._processes = self._processes
+        wide._values = self._values.astype(np.int64)
+        wide._values[~self.reached] = np.iinfo(np.int64).max
+        return wide
 
     def to_dict(self) -> dict[Any, int | float]:
         """Return the distance of every reached vertex, by its id."""

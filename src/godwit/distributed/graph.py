@@ -31,6 +31,8 @@ class DistributedGraph:
     :ivar bounds: int64 (processes + 1): process p has the vertices from ``bounds[p]`` on
     :ivar directed: False where every arc is stored in both directions
     :ivar arc_count: number of stored arcs of all processes
+    :ivar is_range: True if the ids of all vertices are consecutive integers
+    :ivar first_id: the first of these, as in files
     :ivar rows: out-arcs of the own vertices
     :ivar ids: ids of the own vertices, in their order
     :ivar seconds: time by phase: ``read`` or ``generate``, and ``place``
@@ -52,10 +54,14 @@ class DistributedGraph:
         self.ids = ids
         self.seconds: dict[str, float] = {}
         self._rows: HaloRows | None = rows
-        self._is_range = is_range
+        self.is_range = is_range
         self._in_rows: HaloRows | None = None
         self._cache: dict[Any, Any] = {}
-        self.arc_count = int(processes.meet(len(rows.targets))[:, 0].sum())
+        in_file = ids.in_file
+        first = in_file[0] - self.vertices.start if is_range and len(ids) else 0
+        given = processes.meet(len(rows.targets), first)
+        self.arc_count = int(given[:, 0].sum())
+        self.first_id = int(given[:, 1].max())
 
     @property
     def rows(self) -> HaloRows:
@@ -133,9 +139,8 @@ class DistributedGraph:
     def ids_of(self, positions: Array) -> Array:
         """Return the ids of vertices of the whole graph; all processes call it."""
         own, ids = self.vertices, self.ids.in_file
-        if self._is_range:
-            first = int(self.processes.meet(ids[0] - own.start if len(ids) else 0).max())
-            return positions + first
+        if self.is_range:
+            return positions + self.first_id
         used, inverse = np.unique(positions, return_inverse=True)
         owners = self.owners(used)
         questions = Questions(self.processes, owners, used - self.bounds[owners])
@@ -144,6 +149,20 @@ class DistributedGraph:
         named = dict(zip((questions.asked + own.start).tolist(), ids.of(questions.asked), strict=True))
         names = {v: name for known in self.processes.share(named) for v, name in known.items()}
         return np.array([names[v] for v in used.tolist()], object)[inverse]
+
+    def highest_degree_vertex(self) -> Any:
+        """Return the id of the vertex with most out-arcs, of several the first; all processes call it."""
+        degrees = np.diff(self.rows.offsets)
+        with self.processes.running("highest_degree_vertex"):
+            best = None
+            if len(degrees):
+                first = int(np.argmax(degrees))
+                best = (int(degrees[first]), self.ids[first])
+            known = [one for one in self.processes.share(best) if one is not None]
+        if not known:
+            raise InputError("a graph without vertices has no vertex of highest degree")
+        most = max(degree for degree, _ in known)
+        return next(vertex for degree, vertex in known if degree == most)
 
     def own_sources(self, source: Any) -> tuple[Array, list[int]]:
         """Return numbers of the sources that this process owns, and all positions; all processes call it.
@@ -169,7 +188,7 @@ class DistributedGraph:
         known = {index for indices, _ in owned_by_others for index in indices}
         for index, one in enumerate(several):
             if index not in known:
-                kind = "ids of its own" if not self._is_range else f"vertices 0 to {self.vertex_count - 1}"
+                kind = "ids of its own" if not self.is_range else f"vertices 0 to {self.vertex_count - 1}"
                 raise InputError(f"source {shown(one)} is not in the graph, which has {kind}")
         positions = sorted({v for _, vertices in owned_by_others for v in vertices})
         return np.unique(np.array(own, np.int64)), positions

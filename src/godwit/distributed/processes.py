@@ -124,6 +124,7 @@ class Processes:
             yield
             return
         self._runs = name
+        self.volume = Volume(self.count)
         self._sent_headers[:, _RUNS] = zlib.crc32(repr((name, arguments)).encode())
         previous = self._take_interruptions()
         try:
@@ -228,15 +229,23 @@ class Processes:
             return None
         return np.split(into, np.cumsum(received)[:-1])
 
-    def take_volume(self, statistics: RunStatistics) -> None:
-        """Write the numbers of processes, messages and bytes since the last call into statistics."""
-        volume, self.volume = self.volume, Volume(self.count)
-        rows = self.share((volume.messages, volume.bytes, volume.waiting_s, volume.supersteps))
+    def report(self, statistics: RunStatistics) -> None:
+        """Complete statistics by the counts of all processes, and what they sent in this block.
+
+        :param statistics: has the counts of this process, which become those of all
+        """
+        volume = self.volume
+        counts = statistics.processed_items.sum(), statistics.arcs_relaxed.sum(), statistics.rounds.sum()
+        supersteps = volume.supersteps
+        rows = self.share((counts, volume.messages, volume.bytes, volume.waiting_s))
+        statistics.begin_on([f"process {rank}" for rank in range(self.count)])
+        processed, relaxed, rounds = (np.array(column) for column in zip(*(row[0] for row in rows), strict=True))
+        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = processed, relaxed, rounds
         statistics.processes = self.count
-        statistics.supersteps = rows[0][3]
-        statistics.messages = np.array([row[0] for row in rows])
-        statistics.message_bytes = np.array([row[1] for row in rows])
-        statistics.waiting_s = np.array([row[2] for row in rows])
+        statistics.supersteps = supersteps
+        statistics.messages = np.array([row[1] for row in rows])
+        statistics.message_bytes = np.array([row[2] for row in rows])
+        statistics.waiting_s = np.array([row[3] for row in rows])
 
     def abort(self, message: str) -> NoReturn:
         """End all processes at once, after a line on stderr that names this one."""
@@ -392,6 +401,11 @@ class _AgreedError(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__()
         self.error = error
+
+
+def is_silent(error: BaseException) -> bool:
+    """Return True if the first process reports an error, and this is another one."""
+    return hasattr(error, _AGREED) and _processes is not None and _processes.rank > 0
 
 
 _AGREED = "_godwit_agreed"

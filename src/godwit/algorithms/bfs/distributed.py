@@ -99,7 +99,7 @@ def run_bfs(
     """Search from the nearest source, within a block of :meth:`Processes.running`."""
     limit = check_cutoff(cutoff)
     own, sources = graph.own_sources(source)
-    statistics = RunStatistics((f"process {graph.processes.rank}",), "direction-optimizing")
+    statistics = RunStatistics(("cpu",), "direction-optimizing")
     search = _Search(graph, options)
     with statistics.phase("run"):
         search.run(own, UNREACHED - 1 if limit is None else int(min(limit, UNREACHED - 1)))
@@ -181,7 +181,7 @@ class _Search:
         statistics.levels = self._levels
         statistics.processed_items = np.array([np.count_nonzero(self.distance != UNREACHED)], np.int64)
         statistics.arcs_relaxed = np.array([self._examined], np.int64)
-        self._processes.take_volume(statistics)
+        self._processes.report(statistics)
 
     def _add_up(self, *numbers: int) -> list[int]:
         """Meet; return the sums of the processes' numbers."""

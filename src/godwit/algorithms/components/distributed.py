@@ -24,7 +24,7 @@ from godwit.distributed.exchange import Questions
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
 from godwit.distributed.result import DistributedResult
-from godwit.dtypes import Array
+from godwit.dtypes import Array, id_dtype_for
 from godwit.graph.interchange.tables import Column
 from godwit.graph.rows import Rows, require_memory
 from godwit.graph.union_find import weak_components
@@ -51,10 +51,12 @@ class DistributedComponentsResult(DistributedResult):
     value_name = "component"
 
     def __init__(
-        self, graph: DistributedGraph, label: Array, names: Array, count: int, statistics: RunStatistics
+        self, graph: DistributedGraph, label: Array, names: Array | None, count: int,
+        statistics: RunStatistics,
     ) -> None:  # fmt: skip
         super().__init__(graph, label, statistics)
         self._names = names
+        self._first_id = graph.first_id
         self.count = count
 
     @property
@@ -67,7 +69,8 @@ class DistributedComponentsResult(DistributedResult):
         """The id of each component's smallest vertex."""
         if self._processes is None:
             return [Column(self.value_name, self._values, ids=True)]
-        return [Column(self.value_name, self._names)]
+        names = self._values + self._first_id if self._names is None else self._names
+        return [Column(self.value_name, names)]
 
 
 @public
@@ -81,7 +84,7 @@ def connected_components(
     options = query_options(timeout_s=timeout_s, progress=progress)
     processes = graph.processes
     with processes.running("connected_components", graph.vertex_count):
-        statistics = RunStatistics((f"process {processes.rank}",), "afforest")
+        statistics = RunStatistics(("cpu",), "afforest")
         with statistics.phase("place"):
             inner = graph.cached("inner rows", lambda: _inner_rows(graph.rows))
         with statistics.phase("run"):
@@ -95,12 +98,12 @@ def connected_components(
         own = graph.vertices
         roots = int(np.count_nonzero(label == np.arange(own.start, own.stop)))
         count = int(processes.meet(roots).sum())
-        names = graph.ids_of(label)
+        names = None if graph.is_range else graph.ids_of(label)
         statistics.processed_items = np.array([len(label)], np.int64)
         statistics.rounds = np.array([trees.rounds], np.int64)
-        processes.take_volume(statistics)
+        processes.report(statistics)
         return DistributedComponentsResult(
-            graph, label.astype(graph.rows.targets.dtype), names, count, statistics
+            graph, label, names, count, statistics
         )
 
 
@@ -122,36 +125,44 @@ class _Trees:
 
     def join_own(self, inner: Rows, poll: Any) -> None:
         """Join own vertices along the arcs between them."""
-        self.root = weak_components(inner, self._graph.directed, poll=poll).astype(np.int64)
+        self.root = weak_components(inner, self._graph.directed, poll=poll)
         require_memory(9 * len(self.root), "the components of a part")
-        self.parent = np.arange(self._first, self._first + len(self.root))
+        dtype = id_dtype_for(self._graph.vertex_count)
+        self.parent = np.arange(self._first, self._first + len(self.root), dtype=dtype)
 
     def labels(self) -> Array:
         """Return the root of each own vertex in the whole graph, as a position."""
         return self.parent[self.root]
 
     def crossing(self, chosen: Array) -> tuple[Array, Array]:
-        """Return own root and slot of the crossing arcs in the rows of some vertices, each pair once.
+        """Return own root and slot of the crossing arcs in the rows of some vertices.
 
         :param chosen: bool, for each own vertex
         """
         rows = self._graph.rows
-        vertices = np.flatnonzero(chosen)
-        counts = np.zeros(1, np.int64)
-        limit = int((rows.offsets[vertices + 1] - rows.offsets[vertices]).sum())
-        require_memory(16 * limit, "the arcs that cross between processes")
-        roots, slots = np.empty(limit, np.int64), np.empty(limit, np.int64)
-        run_team(
-            _list_crossing, rows.offsets, rows.targets, vertices, self.root, roots, slots, counts,
-            threads=1, brief=True,
-        )  # fmt: skip
-        return _distinct(roots[: counts[0]], slots[: counts[0]], rows.halo.slots)
+        count = np.zeros(1, np.int64)
+        roots = slots = np.empty(0, np.int64)
+        for _ in range(2):  # to count them, then to list them
+            run_team(
+                _list_crossing, rows.offsets, rows.targets, chosen, self.root, roots, slots, count,
+                threads=1, brief=True,
+            )  # fmt: skip
+            require_memory(16 * int(count[0]), "the arcs that cross between processes")
+            if not len(roots):
+                roots, slots = np.empty(count[0], np.int64), np.empty(count[0], np.int64)
+        if len(roots) <= rows.halo.slots:
+            return roots, slots
+        pairs = np.unique(roots * rows.halo.slots + slots)
+        return pairs // rows.halo.slots, pairs % rows.halo.slots
 
     def join_sampled(self) -> None:
         """Join the trees of an undirected graph; few rows of the largest ones are looked at."""
         rows = self._graph.rows
         n = len(self.root)
-        largest = int(np.bincount(self.root).argmax()) if n else -1
+        largest = -1
+        if n:
+            used, often = np.unique(self.root[:: max(1, n // _SAMPLES)], return_counts=True)
+            largest = int(used[np.argmax(often)])
         is_largest = self.root == largest
         roots, slots = self.crossing(~is_largest)
         crosses = np.empty(min(n, _SAMPLES), np.int64)
@@ -179,7 +190,10 @@ class _Trees:
         :param slots: the other end, a slot of the halo
         """
         graph, halo, parent = self._graph, self._graph.rows.halo, self.parent
-        used, which = np.unique(slots, return_inverse=True)
+        occurs = np.zeros(halo.slots, np.bool_)
+        occurs[slots] = True
+        used = np.flatnonzero(occurs)
+        which = (np.cumsum(occurs) - 1)[slots]
         ends = Questions(self._processes, halo.owners(used), halo.remote[used].astype(np.int64))
         asked = self.root[ends.asked]
         active = np.full(len(parent), False)
@@ -194,30 +208,34 @@ class _Trees:
             own, other = parent[roots], ends.answers(parent[asked])[which]
             differ = own != other
             above, below = np.minimum(own, other)[differ], np.maximum(own, other)[differ]
-            below, above = _least_above(below, above)
+            changes += len(below)
+            is_own = (below >= self._first) & (below < self._first + len(parent))
+            self._hang(below[is_own] - self._first, above[is_own], active)
+            below, above = _least_above(below[~is_own], above[~is_own])
             owners = graph.owners(below)
             pairs = np.stack([below - graph.bounds[owners], above], axis=1).ravel()
             counts = 2 * np.bincount(owners, minlength=self._processes.count)
-            received, _, given = self._processes.exchange(pairs, counts, changes + len(below))
-            hung, under = received[::2], received[1::2]
-            np.minimum.at(parent, hung, under)
-            active[hung] = True
+            received, _, given = self._processes.exchange(pairs, counts, changes)
+            self._hang(received[::2], received[1::2], active)
             if not given.any():
                 return
+
+    def _hang(self, roots: Array, above: Array, active: Array) -> None:
+        """Hang own roots below others, where these are smaller than their parents."""
+        np.minimum.at(self.parent, roots, above)
+        active[roots] = True
 
     def _parents_of(self, positions: Array) -> Array:
         """Return the parents of roots of any process."""
         graph = self._graph
-        used, which = np.unique(positions, return_inverse=True)
+        is_own = (positions >= self._first) & (positions < self._first + len(self.parent))
+        parents = np.empty_like(positions)
+        parents[is_own] = self.parent[positions[is_own] - self._first]
+        used, which = np.unique(positions[~is_own], return_inverse=True)
         owners = graph.owners(used)
         questions = Questions(self._processes, owners, used - graph.bounds[owners])
-        return questions.answers(self.parent[questions.asked])[which]
-
-
-def _distinct(roots: Array, slots: Array, limit: int) -> tuple[Array, Array]:
-    """Return pairs, each once."""
-    pairs = np.unique(roots * limit + slots)
-    return pairs // limit, pairs % limit
+        parents[~is_own] = questions.answers(self.parent[questions.asked])[which]
+        return parents
 
 
 def _least_above(below: Array, above: Array) -> tuple[Array, Array]:
@@ -264,20 +282,31 @@ def _keep_inner(
 
 @kernel
 def _list_crossing(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, vertices: Any, root: Any,
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, chosen: Any, root: Any,
     roots: Any, slots: Any, counts: Any,
 ) -> None:  # fmt: skip
-    """List the arcs of some rows that lead to other processes' vertices."""
+    """Count the arcs of some rows that lead to other processes' vertices; list them if there is room."""
     n = offsets.size - 1
     count = 0
-    for i in range(vertices.size):
-        v = vertices[_at(i)]
-        for arc in range(offsets[_at(v)], offsets[_at(v + 1)]):
-            target = targets[_at(arc)]
+    for v in range(n):
+        if not chosen[_at(v)]:
+            continue
+        # Targets ascend in the whole graph: those of this process are together.
+        begin = offsets[_at(v)]
+        end = offsets[_at(v + 1)]
+        while begin < end:
+            target = targets[_at(begin)]
             if target >= n:
+                begin += 1
+            else:
+                target = targets[_at(end - 1)]
+                if target < n:
+                    break
+                end -= 1
+            if count < roots.size:
                 roots[_at(count)] = root[_at(v)]
                 slots[_at(count)] = target
-                count += 1
+            count += 1
     counts[0] = count
 
 
@@ -285,18 +314,17 @@ def _list_crossing(
 def _sample_crossing(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, chosen: Any, slots: Any, counts: Any
 ) -> None:
-    """List the first crossing arc of some of the chosen vertices, from all parts of their range."""
+    """List a crossing arc of some of the chosen vertices, from all parts of their range."""
     n = offsets.size - 1
     count = 0
     for sample in range(slots.size):
         for v in range(n * sample // slots.size, n * (sample + 1) // slots.size):
-            if not chosen[_at(v)]:
+            if not chosen[_at(v)] or offsets[_at(v)] == offsets[_at(v + 1)]:
                 continue
-            arc = offsets[_at(v)]
-            while arc < offsets[_at(v + 1)] and targets[_at(arc)] < n:
-                arc += 1
-            if arc < offsets[_at(v + 1)]:
-                slots[_at(count)] = targets[_at(arc)]
+            # At an end of a row, as targets ascend in the whole graph.
+            target = max(targets[_at(offsets[_at(v)])], targets[_at(offsets[_at(v + 1)] - 1)])
+            if target >= n:
+                slots[_at(count)] = target
                 count += 1
                 break
     counts[0] = count

@@ -239,6 +239,11 @@ def added(total: Any, value: float) -> Any:
     return total + value
 
 
+def change_added(total: Any, value: float) -> Any:
+    """Return the sum of changes with one added to it; bound in its place is another kind of sum, too."""
+    return total + value
+
+
 def _update_rows(
     length: int, row: Any, last: Any, begin: Any, change: Any, dangling: Any, offsets: Any,
     sources: Any, contributions: Any, divisors: Any, teleport: Any, old: Any, new: Any, damping: float,
@@ -267,9 +272,10 @@ def _update_rows(
         value = lift * teleport[_at(stride * row)] + damping * incoming
         divisor = np.float64(max(count, 1))
         carried = value / divisor
-        change = added(change, abs(carried - old[_at(row)]) * divisor)
+        change = change_added(change, abs(carried - old[_at(row)]) * divisor)
         carried += (omega - 1.0) * (carried - new[_at(row)])
-        dangling = added(dangling, carried if count == 0 else 0.0)
+        if count == 0:
+            dangling = added(dangling, carried)
         new[_at(row)] = carried
         row += 1
     return begin, change, dangling

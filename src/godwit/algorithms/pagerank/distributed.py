@@ -4,10 +4,11 @@ An iteration is a superstep. Each process updates its rows by the code of one pr
 (:mod:`godwit.algorithms.pagerank.cpu`), then gets from their owners the values that its in-arcs read next.
 
 Results have the same bits for any number of processes and threads: a row is summed in a fixed order, that
-of its in-arcs in the whole graph, and sums over vertices are integers. A number is added as two of them: in
-units of 2**-40, rounded down, and what is left of it, in units of 2**-70. So sums of ranks, which are below
-some 32 in all iterations, are exact up to 2**-71 for each vertex. One process without MPI adds such sums in
-floating point; its ranks differ by that rounding.
+of its in-arcs in the whole graph, and sums over vertices are integers. A rank is added as two of them: in
+units of 2**-40, and what is left of it, in units of 2**-70, both rounded to zero. So sums of ranks, which are
+below some 32 in all iterations, are exact up to 2**-70 for each vertex. A change is added as one, in units of
+2**-54 of the change by the iteration before, rounded up to a power of two; it grows by no factor near 2**9.
+One process without MPI adds such sums in floating point; its ranks differ by that rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from godwit import config
 from godwit.algorithms.pagerank.cpu import is_last, next_omega, update_block
-from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, narrowed
+from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, gains_by_degree, narrowed
 from godwit.algorithms.pagerank.settings import check_damping, check_dtype
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
@@ -41,6 +42,8 @@ _COARSE = 2.0**40
 _FINE_BITS = 30
 _FINE = 2.0**_FINE_BITS
 _UNIT = 2.0**-70
+_CHANGE_BITS = 54
+_LARGEST_SCALE_BITS = 1000
 
 _WORDS = 8  # of a thread's sums: a cache line
 _ALONE_WORK = 30_000
@@ -99,7 +102,7 @@ def pagerank(
         number = check_dtype(dtype)
         by_weights = _uses_weights(graph, weighted)
         teleport = _teleport(graph, personalization)
-        statistics = RunStatistics((f"process {graph.processes.rank}",), "pull")
+        statistics = RunStatistics(("cpu",), "pull")
         with statistics.phase("place"):
             symmetric = _is_symmetric(graph, by_weights)
             if accelerated is not None and as_flag(accelerated, "accelerated") and not symmetric:
@@ -117,7 +120,7 @@ def pagerank(
         statistics.rounds = np.array([run.iterations], np.int64)
         statistics.processed_items = statistics.rounds * len(rank)
         statistics.arcs_relaxed = statistics.rounds * len(layout.arcs.sources)
-        graph.processes.take_volume(statistics)
+        graph.processes.report(statistics)
         return DistributedPageRankResult(
             graph, rank, statistics, run.iterations, run.change < tolerance, run.change
         )
@@ -207,15 +210,40 @@ class _Layout:
         elif not symmetric:
             divisors = np.diff(rows.offsets).astype(offsets.dtype)
         out = Rows(rows.offsets, rows.targets, None)
+        order, sources = self._sort_halo(rows, in_rows)
         self.arcs: InArcs = arranged(
-            offsets, in_rows.targets, contributions, divisors, out,
+            offsets, sources, contributions, divisors, out,
             threads=self.threads, symmetric=symmetric, value_count=self.halo.slots,
         )  # fmt: skip
         self.counts = self.arcs.divisors if len(divisors) else np.diff(self.arcs.offsets)
         row_of = np.arange(n)
         if self.arcs.order.size:
             row_of[self.arcs.order] = np.arange(n)
-        self.border_rows = row_of[self.halo.border]
+        self.border_rows = row_of[self.halo.border[order]]
+
+    def _sort_halo(self, rows: HaloRows, in_rows: HaloRows) -> tuple[Array, Array]:
+        """Sort the values of each section of the halo by degree if their owner sorts its rows by that.
+
+        :returns: the order of the border, and the sources of in-arcs as slots in the new order
+        """
+        halo = self.halo
+        order = np.arange(len(halo.border))
+        if gains_by_degree(Rows(rows.offsets, rows.targets, None)):
+            degrees = np.diff(rows.offsets)[halo.border]
+            ends = np.cumsum(halo.border_counts)
+            for begin, end in zip(ends - halo.border_counts, ends, strict=True):
+                order[begin:end] = begin + np.argsort(degrees[begin:end], kind="stable")
+        begins = np.cumsum(halo.border_counts) - halo.border_counts
+        within = order - np.repeat(begins, halo.border_counts)
+        moved, counts, given = halo.processes.exchange(
+            within, halo.border_counts, int((within[1:] < within[:-1]).sum() >= halo.processes.count)
+        )
+        if not given.any():
+            return order, in_rows.targets
+        slots = np.arange(halo.slots, dtype=in_rows.targets.dtype)
+        first = np.repeat(halo.begins[:-1], counts)
+        slots[first + moved] = first + np.arange(len(moved)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return order, slots[in_rows.targets]
 
     def _contributions(
         self, rows: HaloRows, in_rows: HaloRows, flows: Array, number: np.dtype[Any]
@@ -268,6 +296,7 @@ class _Run:
         self._new = np.zeros(layout.halo.slots, number)
         self._iterate = _ITERATE[arcs.contributions.size > 0, arcs.divisors.size > 0]
         self._omega = 1.0
+        self._scale = 2.0**_CHANGE_BITS
         self.iterations = 0
         self.change = 0.0
 
@@ -291,7 +320,7 @@ class _Run:
         self._old[:n] = np.float64(start) / np.maximum(counts, 1)
         coarse, fine = _fixed(np.array([start], np.float64))
         sinks = int(np.count_nonzero(counts == 0))
-        dangling = self._meet(self._old, 0, 0, coarse * sinks, fine * sinks)
+        dangling = self._meet(self._old, 0, coarse * sinks, fine * sinks)
         before, ratio = 0.0, 0.0
         given = self._damping, self._tolerance
         while not is_last(self.iterations, most, self.change, *given, self._omega):
@@ -324,17 +353,20 @@ class _Run:
         run_team(
             self._iterate, arcs.offsets, arcs.sources, arcs.contributions, arcs.divisors, arcs.blocks,
             arcs.sections, self._teleport, self._old, self._new, sums, float(self._damping), lift,
-            float(self._omega),
+            float(self._omega), self._scale,
             threads=layout.threads, poll=poll, brief=layout.threads == 1 and len(arcs.sources) < _ALONE_WORK,
         )  # fmt: skip
         self._old, self._new = self._new, self._old
-        return self._meet(self._old, *sums.reshape(-1, _WORDS).sum(axis=0)[:4].tolist())
+        return self._meet(self._old, *sums.reshape(-1, _WORDS).sum(axis=0)[:3].tolist())
 
     def _meet(self, values: Array, *sums: int) -> float:
         """Add the sums of all processes, and get the values of the halo; return the dangling ranks."""
         given = self._processes.meet(*sums)
-        self.change = _sum_of(given[:, :2])
-        dangling = _sum_of(given[:, 2:])
+        self.change = float(int(given[:, 0].sum())) / self._scale
+        dangling = _sum_of(given[:, 1:])
+        if self.change:
+            exponent = math.frexp(self.change)[1]
+            self._scale = 2.0 ** min(_CHANGE_BITS - exponent, _LARGEST_SCALE_BITS)
         self._layout.halo.refresh(values, self._layout.border_rows)
         return dangling
 
@@ -342,9 +374,9 @@ class _Run:
 def _fixed(values: Array) -> tuple[int, int]:
     """Return the sum of some numbers, as that of two integers each."""
     scaled = values * _COARSE
-    coarse = np.floor(scaled)
-    fine = np.rint((scaled - coarse) * _FINE)
-    return int(coarse.astype(np.int64).sum()), int(fine.astype(np.int64).sum())
+    coarse = scaled.astype(np.int64)
+    fine = ((scaled - coarse) * _FINE).astype(np.int64)
+    return int(coarse.sum()), int(fine.sum())
 
 
 def _sum_of(sums: Array) -> float:
@@ -357,22 +389,26 @@ def _no_fixed_sum() -> Any:
     return np.int64(0), np.int64(0)
 
 
+def _change_added(total: Any, value: float) -> Any:
+    """Return a sum of changes, and its scale, with a change added to it."""
+    return total[0] + np.int64(value * total[1]), total[1]
+
+
 def _fixed_added(total: Any, value: float) -> Any:
     """Return a sum, of two integers, with a number added to it."""
     scaled = value * _COARSE
-    coarse = math.floor(scaled)
-    fine = np.rint((scaled - coarse) * _FINE)
-    return total[0] + np.int64(coarse), total[1] + np.int64(fine)
+    coarse = np.int64(scaled)
+    return total[0] + coarse, total[1] + np.int64((scaled - np.float64(coarse)) * _FINE)
 
 
 @kernel
 def _iterate(
     rank: int, size: int, control: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any,
     blocks: Any, sections: Any, teleport: Any, old: Any, new: Any, sums: Any, damping: float, lift: float,
-    omega: float,
+    omega: float, scale: float,
 ) -> None:  # fmt: skip
     """Do one iteration of all blocks; store the sums of changes and dangling ranks of this thread's."""
-    change = _no_fixed_sum()
+    change = (np.int64(0), scale)
     dangling = _no_fixed_sum()
     while True:
         begin, end = next_range(control, 1, blocks.size - 1)
@@ -383,14 +419,14 @@ def _iterate(
             damping, lift, omega, change, dangling,
         )  # fmt: skip
     sums[_WORDS * rank] = change[0]
-    sums[_WORDS * rank + 1] = change[1]
-    sums[_WORDS * rank + 2] = dangling[0]
-    sums[_WORDS * rank + 3] = dangling[1]
+    sums[_WORDS * rank + 1] = dangling[0]
+    sums[_WORDS * rank + 2] = dangling[1]
 
 
 _ITERATE = {
     (weighted, has_divisors): _iterate.bind(
-        _WEIGHTED=weighted, _HAS_DIVISORS=has_divisors, no_sum=_no_fixed_sum, added=_fixed_added
+        _WEIGHTED=weighted, _HAS_DIVISORS=has_divisors, no_sum=_no_fixed_sum, added=_fixed_added,
+        change_added=_change_added,
     )
     for weighted in (False, True)
     for has_divisors in (False, True)

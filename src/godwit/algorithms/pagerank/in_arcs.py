@@ -119,7 +119,7 @@ def arranged(
     :param symmetric: rows of in-arcs are as long as there are out-arcs
     :param value_count: sources are below it; those from the number of rows on keep their numbers
     """
-    by_degree = _gains_by_degree(rows)
+    by_degree = gains_by_degree(rows)
     n = len(offsets) - 1
     blocks = block_bounds(offsets)
     order = np.empty(0, sources.dtype)
@@ -138,7 +138,7 @@ def _one_section(blocks: Array) -> Array:
     return sections
 
 
-def _gains_by_degree(rows: Rows) -> bool:
+def gains_by_degree(rows: Rows) -> bool:
     """Return True if the vertices of highest degree take more reads than those near the reader."""
     n, arcs = rows.vertex_count, rows.arc_count
     if n <= _NEAR_VERTICES or not arcs:

@@ -82,7 +82,7 @@ def _run(
     limit = check_cutoff(cutoff)
     own, sources = graph.own_sources(source)
     delta = graph.cached("sssp delta", lambda: _choose_delta(graph))
-    statistics = RunStatistics((f"process {graph.processes.rank}",), "delta-stepping")
+    statistics = RunStatistics(("cpu",), "delta-stepping")
     statistics.delta = delta
     search = _Search(graph, delta, limit, options)
     with statistics.phase("run"):
@@ -176,7 +176,7 @@ class _Search:
         statistics.processed_items = self._ends[[_PROCESSED]]
         statistics.arcs_relaxed = self._ends[[_RELAXED]]
         statistics.levels = self._buckets
-        self._processes.take_volume(statistics)
+        self._processes.report(statistics)
 
     def _next_bucket(self) -> Any:
         """Find the bucket of the least distance that waits in any process, and make its frontier.

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from godwit.errors import InputError
 
-
 _share_of_cores = 1.0
 
 

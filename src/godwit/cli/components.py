@@ -218,7 +218,14 @@ def _on_processes(
 
     refused = [name for name, value in given.items() if value is not None]
     ProcessesQuery(
-        "components", graph, options, reading, call, describe_components, components_summary, refused
+        "components",
+        graph,
+        options,
+        reading,
+        call,
+        describe_components,
+        components_summary,
+        refused,
     ).answer()
 
 

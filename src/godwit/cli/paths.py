@@ -33,7 +33,6 @@ from godwit.cli.report import (
     outcome_rows,
     partition_line,
 )
-
 from godwit.distributed.launcher import launched_processes
 
 if TYPE_CHECKING:

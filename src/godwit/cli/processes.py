@@ -12,7 +12,15 @@ from godwit.cli.failures import BAD_INPUT, INTERRUPTED
 from godwit.cli.inputs import MAX_DEGREE, file_of
 from godwit.cli.options import ReadingOptions, ResultOptions
 from godwit.cli.progress import Display
-from godwit.cli.report import Report, closing_rows, graph_line, integer, number, outcome_rows, present
+from godwit.cli.report import (
+    Report,
+    closing_rows,
+    graph_line,
+    integer,
+    number,
+    outcome_rows,
+    present,
+)
 from godwit.distributed.launcher import launched_processes, launched_rank
 from godwit.errors import GodwitError, InputError
 from godwit.graph.generators.spec import is_spec, plain_integer
@@ -32,8 +40,8 @@ def check_launch(command: str | None) -> None:
         if launched_rank():  # the first process says so
             sys.exit(BAD_INPUT)
         raise InputError(
-            f"mpiexec started {count} processes, and godwit {command} runs in one: start it without mpiexec "
-            f"({', '.join(COMMANDS)} run in several)"
+            f"mpiexec started {count} processes, and godwit {command} runs in one: start it without "
+            f"mpiexec ({', '.join(COMMANDS)} run in several)"
         )
 
 
@@ -102,7 +110,9 @@ class ProcessesQuery:
     def _check(self, processes: Processes) -> None:
         """Raise InputError for options that several processes do not take."""
         options = self.options
-        names = [f"--{name}" for name in ("verify", "plot", "trace") if getattr(options, name, None)]
+        names = [
+            f"--{name}" for name in ("verify", "plot", "trace") if getattr(options, name, None)
+        ]
         names += [name for name in self.reading.names if name not in ("--directed", "--undirected")]
         names += self.refused
         if self.command == "pagerank" and self.reading.directed is False:
@@ -113,13 +123,17 @@ class ProcessesQuery:
                 "process without mpiexec"
             )
         if self.reading.directed is not None and is_spec(self.input):
-            raise InputError(f"--directed and --undirected are for files; {self.input} is generated")
+            raise InputError(
+                f"--directed and --undirected are for files; {self.input} is generated"
+            )
 
     def _facts(self, processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
         statistics = result.statistics.to_dict()
         statistics["seconds"] = {**graph.seconds, **statistics["seconds"]}
         weights = graph.rows.weights
-        bounds = processes.share((weights.min(), weights.max()) if weights is not None and len(weights) else None)
+        bounds = processes.share(
+            (weights.min(), weights.max()) if weights is not None and len(weights) else None
+        )
         known = [pair for pair in bounds if pair is not None]
         return {
             "command": self.command,
@@ -141,7 +155,10 @@ class ProcessesQuery:
         statistics = facts["statistics"]
         sent = sum(map(sum, statistics["message_bytes"]))
         rows = closing_rows(
-            {**facts, "statistics": {**statistics, "devices": [f"{statistics['processes']} processes"]}},
+            {
+                **facts,
+                "statistics": {**statistics, "devices": [f"{statistics['processes']} processes"]},
+            },
             graph_line(facts["graph"]),
             verbose=self.options.verbose,
         )

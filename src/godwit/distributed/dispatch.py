@@ -12,28 +12,28 @@ from godwit.distributed.graph import DistributedGraph
 from godwit.errors import InputError
 
 _Options = ParamSpec("_Options")
-_Result = TypeVar("_Result", covariant=True)
+_Result_co = TypeVar("_Result_co", covariant=True)
 
 
-class _Function(Protocol, Generic[_Options, _Result]):
+class _Function(Protocol, Generic[_Options, _Result_co]):
     """A function of a graph; of a graph on several processes it returns this process' part."""
 
     @overload
     def __call__(self, graph: DistributedGraph, *arguments: Any, **options: Any) -> Any: ...
     @overload
-    def __call__(self, *arguments: _Options.args, **options: _Options.kwargs) -> _Result: ...
+    def __call__(self, *arguments: _Options.args, **options: _Options.kwargs) -> _Result_co: ...
 
 
 def or_distributed(
     module: str,
-) -> Callable[[Callable[_Options, _Result]], _Function[_Options, _Result]]:
+) -> Callable[[Callable[_Options, _Result_co]], _Function[_Options, _Result_co]]:
     """Return a decorator of a public function: given a DistributedGraph, another module's is called.
 
     :param module: has a function of the same name, whose parameters are some of the public one's. Imported
         on first use, as it loads Numba
     """
 
-    def decorate(function: Callable[_Options, _Result]) -> _Function[_Options, _Result]:
+    def decorate(function: Callable[_Options, _Result_co]) -> _Function[_Options, _Result_co]:
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
             graph = arguments[0] if arguments else options.get("graph")
@@ -50,6 +50,6 @@ def or_distributed(
                 )
             return distributed(*arguments, **options)
 
-        return call  # type: ignore[return-value]
+        return call
 
     return decorate

@@ -1,7 +1,7 @@
 """Generated graphs, made in place: each process draws a part of the edges, and sends them to their owners.
 
-Generators whose edges do not depend on each other are R-MAT, uniform, Watts-Strogatz and Barabási-Albert. Other
-graphs are made as a whole in every process, which keeps its part.
+Generators whose edges do not depend on each other are R-MAT, uniform, Watts-Strogatz and Barabási-Albert.
+Other graphs are made as a whole in every process, which keeps its part.
 """
 
 from __future__ import annotations

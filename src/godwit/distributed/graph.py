@@ -1,7 +1,7 @@
 """A graph whose vertices are divided among processes, each of which holds the rows of its own.
 
-The vertices of a process are a range. Ranges have about equal numbers of arcs and vertices together, and begin
-at multiples of 64, so that nobody writes into a word of another's bitmap.
+The vertices of a process are a range. Ranges have about equal numbers of arcs and vertices together, and
+begin at multiples of 64, so that nobody writes into a word of another's bitmap.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from godwit.graph.ids import VertexIds
 class DistributedGraph:
     """A graph on the processes of one MPI run. Made by :meth:`Processes.place`; a context manager.
 
-    :func:`bfs`, :func:`sssp`, :func:`connected_components` and :func:`pagerank` take one in place of a graph.
-    All processes call them alike, and each gets the values of its own vertices.
+    :func:`bfs`, :func:`sssp`, :func:`connected_components` and :func:`pagerank` take one in place of a
+    graph. All processes call them alike, and each gets the values of its own vertices.
 
     :ivar processes: the processes
     :ivar bounds: int64 (processes + 1): process p has the vertices from ``bounds[p]`` on
@@ -103,7 +103,7 @@ class DistributedGraph:
 
     @property
     def in_rows(self) -> HaloRows:
-        """In-arcs of the own vertices, by ascending source; made on first use, by all processes together."""
+        """In-arcs of the own vertices, by ascending source; made on first use, by all processes."""
         if not self.directed:
             return self.rows
         if self._in_rows is None:
@@ -146,7 +146,9 @@ class DistributedGraph:
         questions = Questions(self.processes, owners, used - self.bounds[owners])
         if ids.kind in ("consecutive", "integer"):
             return questions.answers(np.array(ids.of(questions.asked), np.int64))[inverse]
-        named = dict(zip((questions.asked + own.start).tolist(), ids.of(questions.asked), strict=True))
+        named = dict(
+            zip((questions.asked + own.start).tolist(), ids.of(questions.asked), strict=True)
+        )
         names = {v: name for known in self.processes.share(named) for v, name in known.items()}
         return np.array([names[v] for v in used.tolist()], object)[inverse]
 
@@ -188,7 +190,11 @@ class DistributedGraph:
         known = {index for indices, _ in owned_by_others for index in indices}
         for index, one in enumerate(several):
             if index not in known:
-                kind = "ids of its own" if not self.is_range else f"vertices 0 to {self.vertex_count - 1}"
+                kind = (
+                    "ids of its own"
+                    if not self.is_range
+                    else f"vertices 0 to {self.vertex_count - 1}"
+                )
                 raise InputError(f"source {shown(one)} is not in the graph, which has {kind}")
         positions = sorted({v for _, vertices in owned_by_others for v in vertices})
         return np.unique(np.array(own, np.int64)), positions
@@ -225,9 +231,7 @@ class DistributedGraph:
         )
 
 
-def bounds_of_ends(
-    processes: Processes, ends: list[Array], vertex_count: int
-) -> Array:
+def bounds_of_ends(processes: Processes, ends: list[Array], vertex_count: int) -> Array:
     """Return bounds of ranges of vertices with about equal arcs and vertices; all processes call it.
 
     :param ends: positions of the sources of arcs that this process has, in any order
@@ -261,7 +265,8 @@ def balanced_bounds(begins: Array, costs: Array, vertex_count: int, parts: int) 
     wanted = total[-1] * np.arange(1, parts) / parts
     inner = np.interp(wanted, total, starts) if total[-1] else np.zeros(parts - 1)
     bounds[1:-1] = np.minimum(
-        WORD_BITS * np.round(inner / WORD_BITS).astype(np.int64), vertex_count // WORD_BITS * WORD_BITS
+        WORD_BITS * np.round(inner / WORD_BITS).astype(np.int64),
+        vertex_count // WORD_BITS * WORD_BITS,
     )
     bounds[-1] = vertex_count
     return np.maximum.accumulate(bounds)

@@ -1,12 +1,13 @@
 """The rows of one process, and its halo: numbers for remote vertices, and who sends what to whom.
 
-Encoding: a process owns the vertices of a range, and numbers them 0, 1, 2, ... in their order. Remote vertices
-that its arcs lead to have numbers behind these, their *slots*: a section for each process, in which vertices
-ascend. The own numbers and each section begin at a multiple of 64, so the bits of a section are whole words of
-a bitmap over all slots, and arrays over all slots hold the values of a section one behind the other. Numbers
-between the end of a section and the next one stand for no vertex.
+Encoding: a process owns the vertices of a range, and numbers them 0, 1, 2, ... in their order. Remote
+vertices that its arcs lead to have numbers behind these, their *slots*: a section for each process, in
+which vertices ascend. The own numbers and each section begin at a multiple of 64, so the bits of a
+section are whole words of a bitmap over all slots, and arrays over all slots hold the values of a section
+one behind the other. Numbers between the end of a section and the next one stand for no vertex.
 
-The order of the arcs in a row is that of their targets in the whole graph, whatever the number of processes.
+The order of the arcs in a row is that of their targets in the whole graph, whatever the number of
+processes.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Halo:
         return found
 
     def refresh(self, values: Array, own: Array) -> None:
-        """Set the values of remote vertices, which their owners know; all processes call it after a meeting.
+        """Set the values of remote vertices, which owners know; all processes call it after a meeting.
 
         :param values: over all slots; what is sent are own values of it
         :param own: where in ``values`` the value of each vertex of the border is
@@ -86,7 +87,12 @@ class Halo:
             threads=1, brief=True,
         )  # fmt: skip
         self.processes.send(
-            packed, begins, border_words, bitmap, self.begins[:-1] // WORD_BITS, words_of(self.counts)
+            packed,
+            begins,
+            border_words,
+            bitmap,
+            self.begins[:-1] // WORD_BITS,
+            words_of(self.counts),
         )
 
     def collect_bits(self, bitmap: Array) -> None:
@@ -96,7 +102,12 @@ class Halo:
         packed = np.zeros(int(ends[-1]), np.int64)
         begins = ends - border_words
         self.processes.send(
-            bitmap, self.begins[:-1] // WORD_BITS, words_of(self.counts), packed, begins, border_words
+            bitmap,
+            self.begins[:-1] // WORD_BITS,
+            words_of(self.counts),
+            packed,
+            begins,
+            border_words,
         )
         run_team(
             _unpack_bits, self.border, np.cumsum(self.border_counts), begins, packed, bitmap,
@@ -181,7 +192,7 @@ class _Numbering:
         rank = processes.rank
         self.first, self.end = int(bounds[rank]), int(bounds[rank + 1])
         vertices = int(bounds[-1])
-        words = int(words_of(np.int64(vertices)))
+        words = -(-vertices // WORD_BITS)
         require_memory(3 * 8 * words, f"the halo of a graph of {vertices:,} vertices")
         self._bitmap = np.zeros(words + 1, np.int64)
         threads = thread_count_for(len(targets))
@@ -195,7 +206,7 @@ class _Numbering:
         own = self.end - self.first
         self._counts[rank] = 0
         padded = WORD_BITS * words_of(self._counts)
-        lead = WORD_BITS * int(words_of(np.int64(own)))
+        lead = WORD_BITS * -(-own // WORD_BITS)
         self._begins = np.concatenate([[lead], lead + np.cumsum(padded)])
         before = np.cumsum(self._counts) - self._counts
         self._before = np.where(np.arange(processes.count) > rank, own, 0) + before
@@ -227,7 +238,9 @@ class _Numbering:
     def slot_of_rank(self) -> Array:
         """Return the slot of each rank."""
         slots = np.empty(self.ranks, self.dtype)
-        slots[self.own_rank : self.own_rank + self.end - self.first] = np.arange(self.end - self.first)
+        slots[self.own_rank : self.own_rank + self.end - self.first] = np.arange(
+            self.end - self.first
+        )
         for other in self._processes.others:
             begin, count = int(self._before[other]), int(self._counts[other])
             slots[begin : begin + count] = int(self._begins[other]) + np.arange(count)
@@ -292,7 +305,14 @@ def _renumber(
 
 @kernel
 def _pack_bits(
-    rank: int, size: int, control: Any, border: Any, ends: Any, begins: Any, bitmap: Any, packed: Any
+    rank: int,
+    size: int,
+    control: Any,
+    border: Any,
+    ends: Any,
+    begins: Any,
+    bitmap: Any,
+    packed: Any,
 ) -> None:
     """Collect the bits of the border's vertices, from a new word on for each process."""
     i = 0
@@ -314,7 +334,14 @@ def _pack_bits(
 
 @kernel
 def _unpack_bits(
-    rank: int, size: int, control: Any, border: Any, ends: Any, begins: Any, packed: Any, bitmap: Any
+    rank: int,
+    size: int,
+    control: Any,
+    border: Any,
+    ends: Any,
+    begins: Any,
+    packed: Any,
+    bitmap: Any,
 ) -> None:
     """Set the bits of the border's vertices that are set in the words of a process."""
     i = 0

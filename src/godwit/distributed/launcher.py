@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 
-_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
+_COUNTS = (
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_SIZE",
+    "PMI_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "MPI_LOCALNRANKS",
+)
 """Variables in which launchers (Open MPI; MPICH and Intel MPI; MVAPICH) give the number of processes."""
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,9 @@ def place(
             from godwit.distributed.generating import place_generated
 
             if directed is not None or weighted is not None:
-                raise InputError(f"directed and weighted are for files; {source} is a generated graph")
+                raise InputError(
+                    f"directed and weighted are for files; {source} is a generated graph"
+                )
             placed = place_generated(processes, source)
             phase = "generate"
         else:
@@ -78,7 +79,12 @@ def place_rows(
     part = part_of_rows(rows, first, end)
     own = halo_of_rows(processes, bounds, part)
     return DistributedGraph(
-        processes, bounds, own, ids.take(np.arange(first, end)), directed=directed, is_range=ids.is_range
+        processes,
+        bounds,
+        own,
+        ids.take(np.arange(first, end)),
+        directed=directed,
+        is_range=ids.is_range,
     )
 
 
@@ -104,7 +110,9 @@ def part_of_rows(rows: Rows, first: int, end: int) -> Rows:
     if begins[0] < 0 or begins[-1] > m or (np.diff(begins) < 0).any():
         raise InputError(f"the offsets of vertices {first} to {end} do not ascend from 0 to {m}")
     begin, stop = int(begins[0]), int(begins[-1])
-    require_memory(2 * (stop - begin) * rows.arc_bytes, f"the rows of vertices {first:,} to {end:,}")
+    require_memory(
+        2 * (stop - begin) * rows.arc_bytes, f"the rows of vertices {first:,} to {end:,}"
+    )
     weights = None if rows.weights is None else rows.weights[begin:stop].copy()
     part = Rows(begins - begin, rows.targets[begin:stop].copy(), weights)
     if len(part.targets) and not (part.targets.min() >= 0 and part.targets.max() < n):

@@ -1,10 +1,10 @@
 """The processes of one MPI run: meetings, exchanges, and one error for all.
 
-Every step of communication begins with a *meeting*: each process sends each other one header of eight words,
-which says how it is (running, done or failed), what it runs, how many items of data follow, and up to four
-numbers of its own, such as the size of its frontier. All processes hold the same headers then, so all take
-the same decision, and nothing else has to be agreed upon. Data follow as one message for each pair of
-processes that has some.
+Every step of communication begins with a *meeting*: each process sends each other one header of eight
+words, which says how it is (running, done or failed), what it runs, how many items of data follow, and up
+to four numbers of its own, such as the size of its frontier. All processes hold the same headers then, so
+all take the same decision, and nothing else has to be agreed upon. Data follow as one message for each
+pair of processes that has some.
 
 Invariant: between two meetings a process either sends and receives exactly the data that the headers
 announce, or none, if a header says that a process failed or runs something else. So a process that fails
@@ -52,6 +52,9 @@ _HEADER, _DATA, _ENDED = range(3)
 """Tags of messages: headers, data, and the end of a process."""
 
 _SPINS = 200
+_PATIENT_S = 0.02
+"""Seconds after which a process that waits sleeps between two looks, so that others compute."""
+_NAP_S = 1e-4
 _LOOK_S = 0.25
 """Seconds between two looks for processes that have ended."""
 
@@ -204,7 +207,8 @@ class Processes:
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
         counts = np.full(self.count, len(packed))
         data = np.tile(packed, self.count)
-        into, received, _ = self.exchange(data, counts)
+        with self.running("share"):
+            into, received, _ = self.exchange(data, counts)
         begins = _begins(received)
         return [
             pickle.loads(into[begin : begin + count].tobytes())
@@ -235,12 +239,22 @@ class Processes:
         :param statistics: has the counts of this process, which become those of all
         """
         volume = self.volume
-        counts = statistics.processed_items.sum(), statistics.arcs_relaxed.sum(), statistics.rounds.sum()
+        counts = (
+            statistics.processed_items.sum(),
+            statistics.arcs_relaxed.sum(),
+            statistics.rounds.sum(),
+        )
         supersteps = volume.supersteps
         rows = self.share((counts, volume.messages, volume.bytes, volume.waiting_s))
         statistics.begin_on([f"process {rank}" for rank in range(self.count)])
-        processed, relaxed, rounds = (np.array(column) for column in zip(*(row[0] for row in rows), strict=True))
-        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = processed, relaxed, rounds
+        processed, relaxed, rounds = (
+            np.array(column) for column in zip(*(row[0] for row in rows), strict=True)
+        )
+        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = (
+            processed,
+            relaxed,
+            rounds,
+        )
         statistics.processes = self.count
         statistics.supersteps = supersteps
         statistics.messages = np.array([row[1] for row in rows])
@@ -249,7 +263,9 @@ class Processes:
 
     def abort(self, message: str) -> NoReturn:
         """End all processes at once, after a line on stderr that names this one."""
-        print(f"godwit: process {self.rank} of {self.count}: {message}", file=sys.stderr, flush=True)
+        print(
+            f"godwit: process {self.rank} of {self.count}: {message}", file=sys.stderr, flush=True
+        )
         self._mpi.COMM_WORLD.Abort(1)
         os._exit(1)
 
@@ -337,11 +353,11 @@ class Processes:
             spins += 1
             if spins < _SPINS:
                 continue
-            time.sleep(0)
-            if spins % 64 == 0 and perf_counter() - looked > _LOOK_S:
-                looked = perf_counter()
+            now = perf_counter()
+            time.sleep(0 if now - begin < _PATIENT_S else _NAP_S)
+            if now - looked > _LOOK_S:
+                looked = now
                 self._check_alive()
-                time.sleep(1e-4)
         self.volume.waiting_s += perf_counter() - begin
 
     def _check_alive(self) -> None:
@@ -475,4 +491,3 @@ def _import_mpi() -> Any:
             f"mpi4py cannot load a library of MPI ({error}): install one, such as the package mpich"
         ) from error
     return MPI
-

@@ -1,8 +1,10 @@
-"""Files that each process reads a part of: edge lists, of which it takes lines, and files of Godwit's format.
+"""Files that each process reads a part of: edge lists, of which it takes lines, and files of Godwit's
+format.
 
-No process holds the whole graph. Of an edge list each scans the lines that begin in its range of bytes; the ids
-that occur become positions, in ascending order; then every arc goes to the owner of its source. Of a mapped
-``.godwit`` file each process copies its rows, and adds up the checksums of a part of the bytes.
+No process holds the whole graph. Of an edge list each scans the lines that begin in its range of bytes;
+the ids that occur become positions, in ascending order; then every arc goes to the owner of its source.
+Of a mapped ``.godwit`` file each process copies its rows, and adds up the checksums of a part of the
+bytes.
 """
 
 from __future__ import annotations
@@ -76,7 +78,9 @@ def _place_native(
     source.text_in_file()  # refuses compressed files
     mapped = MappedGraph.of(source)
     if directed is not None and directed != mapped.directed:
-        raise InputError(f"{source.path} declares directed={mapped.directed}, which cannot be changed")
+        raise InputError(
+            f"{source.path} declares directed={mapped.directed}, which cannot be changed"
+        )
     own = np.array(mapped.checksums(processes.rank, processes.count), np.uint64)
     sums = processes.add_up(own.view(np.int64)).view(np.uint64)
     mapped.check_sums(sums.tolist())
@@ -264,7 +268,7 @@ class _Ranked(_Numbering):
         self.vertex_count = int(given[:, 0].sum())
         self._first = int(given[: processes.rank, 0].sum())
         span = int(given[:, 2].max()) - int(given[:, 1].min()) + 1
-        self.is_range = self.vertex_count == 0 or span == self.vertex_count
+        self.is_range = self.vertex_count in (0, span)
         self._lowest = int(given[:, 1].min()) if self.vertex_count else 0
         if self.is_range:
             return
@@ -285,7 +289,8 @@ class _Ranked(_Numbering):
             return found
         table = np.zeros(span, np.int64)
         table[occurring - lowest] = self._positions
-        return table[ids - lowest]
+        positions: Array = table[ids - lowest]
+        return positions
 
     def ids_of_part(self, bounds: Array) -> VertexIds:
         """Return the ids of this process' vertices; all processes call it."""

@@ -77,10 +77,10 @@ class DistributedResult(VertexResult):
     def to_parquet(self, folder: str | os.PathLike[str]) -> Path:
         """Write the values as a Parquet file of each process in one folder; all processes call it.
 
-        Readers of Parquet take the folder for one table: ``pandas.read_parquet(folder)``. It has the columns
-        of :meth:`to_arrow`. Files of an earlier run with other numbers of processes are refused.
+        Readers of Parquet take the folder for one table: ``pandas.read_parquet(folder)``, with the columns
+        of :meth:`to_arrow`. Files of an earlier run with another number of processes are refused.
 
-        :param folder: made if it is not there; on machines without a file system in common, each has its own
+        :param folder: made if it is not there; machines without a common file system have one each
         :returns: the file of this process, ``part-00000-of-00004.parquet``
         :raises InputError: the folder has other Parquet files
         :raises FileError: a file cannot be written
@@ -127,16 +127,21 @@ def _joined(parts: list[VertexIds]) -> VertexIds:
     count = sum(map(len, filled))
     if not filled:
         return VertexIds(0)
-    starts = [filled[0][0] + sum(map(len, filled[:index])) for index in range(len(filled))] if all(
-        part.is_range for part in filled
-    ) else []
+    starts = (
+        [filled[0][0] + sum(map(len, filled[:index])) for index in range(len(filled))]
+        if all(part.is_range for part in filled)
+        else []
+    )
     if starts and starts == [part[0] for part in filled]:
         whole = VertexIds(count, starts[0])
     elif all(part.kind in ("consecutive", "integer") for part in filled):
         whole = VertexIds(
-            count, np.concatenate([np.array(part.of(np.arange(len(part))), np.int64) for part in filled])
+            count,
+            np.concatenate([np.array(part.of(np.arange(len(part))), np.int64) for part in filled]),
         )
     else:
-        whole = VertexIds(count, [name for part in filled for name in part.of(np.arange(len(part)))])
+        whole = VertexIds(
+            count, [name for part in filled for name in part.of(np.arange(len(part)))]
+        )
     whole._base = filled[0]._base
     return whole

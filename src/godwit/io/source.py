@@ -104,7 +104,11 @@ class Source:
         :raises InputError: the file is compressed, or no regular file
         """
         if self._spooled is None or self.compression is not None:
-            kind = "no regular file" if self.compression is None else f"compressed ({self.compression})"
+            kind = (
+                "no regular file"
+                if self.compression is None
+                else f"compressed ({self.compression})"
+            )
             raise InputError(
                 f"{self.path} is {kind}, and a part of it cannot be read alone: decompress it, or write a "
                 ".godwit file with godwit.write (command line: godwit convert)"

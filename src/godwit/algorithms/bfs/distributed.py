@@ -1,14 +1,14 @@
 """Breadth-first search that changes direction, on several processes.
 
-The steps are those of one process (:mod:`godwit.algorithms.bfs.cpu`), and so are the rules by which they are
-chosen, from counts of all processes. What is added, by the way in which a level is made:
+The steps are those of one process (:mod:`godwit.algorithms.bfs.cpu`), and so are the rules by which they
+are chosen, from counts of all processes. What is added, by the way in which a level is made:
 
 - of a narrow frontier, each process follows the arcs of its vertices (*follow*), and sends the remote
   vertices that they lead to, as numbers; each vertex is sent once by a process in the whole search;
-- of a wide one, it marks the heads of the arcs in a bitmap of its vertices and its halo (*mark*), and sends
-  the words of each section of the halo to the owner;
-- bottom-up, each gets the bits of its halo in the frontier from their owners, then searches the in-arcs of
-  its unreached vertices (*sweep*).
+- of a wide one, it marks the heads of the arcs in a bitmap of its vertices and its halo (*mark*), and
+  sends the words of each section of the halo to the owner;
+- bottom-up, each gets the bits of its halo in the frontier from their owners, then searches the in-arcs
+  of its unreached vertices (*sweep*).
 
 A level is a pair of supersteps: before the data, and after they were taken in, when the sizes of the next
 frontier are added. All processes decide alike, since they hold the same numbers.
@@ -128,18 +128,22 @@ class _Search:
         if "bitmaps" not in workspace or workspace["bitmaps"].size < needed:
             workspace["bitmaps"] = np.zeros(needed, np.int64)
             workspace["queue"] = np.empty(n + 1, rows.targets.dtype)
-            workspace["outbox"] = np.empty(rows.halo.slots - int(rows.halo.begins[0]) + 1, rows.targets.dtype)
+            workspace["outbox"] = np.empty(
+                rows.halo.slots - int(rows.halo.begins[0]) + 1, rows.targets.dtype
+            )
             workspace["local"] = np.empty(2 * self._threads * LOCAL_ITEMS, rows.targets.dtype)
         self._bitmaps, self._queue = workspace["bitmaps"], workspace["queue"]
         self._outbox, self._local = workspace["outbox"], workspace["local"]
         self._sent = np.zeros(rows.halo.words + 1, np.int64)
-        self._ends = np.zeros(16, np.int64)  # of the queue and, on another cache line, of the outbox
+        self._ends = np.zeros(
+            16, np.int64
+        )  # of the queue and, on another cache line, of the outbox
         self._shared = np.zeros(RESULTS + 8 * self._threads, np.int64)
         report = make_poll(options)
+        self._visited = self._examined = self._levels = 0
         self._poll: Callable[[], None] | None = (
             None if report is None else lambda: report(self._visited)
         )
-        self._visited = self._examined = self._levels = 0
 
     def run(self, sources: Array, cutoff: int) -> None:
         """Search from some own vertices."""
@@ -153,7 +157,9 @@ class _Search:
         before, in_bitmap, sweeps = 0, False, False
         while frontier and shared[LEVEL] < cutoff:
             self._visited += frontier
-            pays = arcs * _ALPHA > left - arcs and arcs >= SWEEP_ARCS_PER_VERTEX * (n - self._visited)
+            pays = arcs * _ALPHA > left - arcs and arcs >= SWEEP_ARCS_PER_VERTEX * (
+                n - self._visited
+            )
             if sweeps:
                 sweeps = frontier * _BETA > n or (pays and frontier >= before)
             else:
@@ -179,7 +185,9 @@ class _Search:
     def report(self, statistics: RunStatistics) -> None:
         """Write counts of the search into its statistics; all processes call it."""
         statistics.levels = self._levels
-        statistics.processed_items = np.array([np.count_nonzero(self.distance != UNREACHED)], np.int64)
+        statistics.processed_items = np.array(
+            [np.count_nonzero(self.distance != UNREACHED)], np.int64
+        )
         statistics.arcs_relaxed = np.array([self._examined], np.int64)
         self._processes.report(statistics)
 
@@ -194,7 +202,9 @@ class _Search:
         """Make the next frontier bottom-up; return its vertices and arcs."""
         self._processes.meet()
         frontier = int(self._shared[PARITY]) * self._words
-        self._in_rows.halo.refresh_bits(self._bitmaps[frontier : frontier + self._in_rows.halo.words])
+        self._in_rows.halo.refresh_bits(
+            self._bitmaps[frontier : frontier + self._in_rows.halo.words]
+        )
         self._step(SWEEP)
         self._shared[PARITY] = 1 - self._shared[PARITY]
         return self._add_up(*self._results())
@@ -244,7 +254,7 @@ class _Search:
 
     def _step(self, step: int, threads: int | None = None) -> None:
         """Run a step on the threads of this process."""
-        self._shared[RESULTS :] = 0
+        self._shared[RESULTS:] = 0
         rows, in_rows = self._rows, self._in_rows
         run_team(
             _run_step, step, rows.offsets, rows.targets, in_rows.offsets, in_rows.targets,
@@ -288,7 +298,7 @@ def _follow(
     rank: int, control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, local: Any,
     shared: Any, sent: Any, outbox: Any, ends: Any,
 ) -> None:  # fmt: skip
-    """Follow the out-arcs of the frontier: queue new own vertices, and remote ones that were not sent yet."""
+    """Follow the out-arcs of the frontier: queue new own vertices, and remote ones not sent yet."""
     own = distance.size
     head = shared[HEAD]
     tail = shared[TAIL]

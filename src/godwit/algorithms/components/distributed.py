@@ -1,17 +1,18 @@
 """Connected components on several processes: union-find in each, then trees across them.
 
-First every process joins its vertices along arcs between them (:mod:`godwit.graph.union_find`); what is left
-are its *roots*, and arcs that cross between processes. Roots are then hung below each other:
+First every process joins its vertices along arcs between them (:mod:`godwit.graph.union_find`); what is
+left are its *roots*, and arcs that cross between processes. Roots are then hung below each other:
 
 - ``parent`` of a root is a root of any process, never one with a larger position, at first itself;
-- in a round, every root learns its grandparent, and both ends of each crossing arc compare theirs: the larger
-  one is hung below the smaller, and every root below its grandparent (Zhang, Azad, Hu: FastSV: a distributed-
-  memory connected component algorithm with fast convergence, PP 2020);
-- the end is a round without a change. Then all roots of a component are hung below one, its smallest vertex.
+- in a round, every root learns its grandparent, and both ends of each crossing arc compare theirs: the
+  larger one is hung below the smaller, and every root below its grandparent (Zhang, Azad, Hu: FastSV: a
+  distributed- memory connected component algorithm with fast convergence, PP 2020);
+- the end is a round without a change. Then all roots of a component are hung below one, its smallest
+  vertex.
 
-Most crossing arcs are never looked at, as in Afforest: in an undirected graph an arc that joins two trees is in
-a row of either. Each process leaves out the rows of its largest tree, but for a sample; if that has not joined
-the largest trees of all processes, the rows of those that are apart follow.
+Most crossing arcs are never looked at, as in Afforest: in an undirected graph an arc that joins two trees
+is in a row of either. Each process leaves out the rows of its largest tree, but for a sample; if that has
+not joined the largest trees of all processes, the rows of those that are apart follow.
 """
 
 from __future__ import annotations
@@ -102,9 +103,7 @@ def connected_components(
         statistics.processed_items = np.array([len(label)], np.int64)
         statistics.rounds = np.array([trees.rounds], np.int64)
         processes.report(statistics)
-        return DistributedComponentsResult(
-            graph, label, names, count, statistics
-        )
+        return DistributedComponentsResult(graph, label, names, count, statistics)
 
 
 class _Trees:
@@ -168,11 +167,19 @@ class _Trees:
         crosses = np.empty(min(n, _SAMPLES), np.int64)
         found = np.zeros(1, np.int64)
         run_team(
-            _sample_crossing, rows.offsets, rows.targets, is_largest, crosses, found, threads=1, brief=True
+            _sample_crossing,
+            rows.offsets,
+            rows.targets,
+            is_largest,
+            crosses,
+            found,
+            threads=1,
+            brief=True,
         )
         sampled = crosses[: found[0]]
         self.join(
-            np.concatenate([roots, np.full(len(sampled), largest)]), np.concatenate([slots, sampled])
+            np.concatenate([roots, np.full(len(sampled), largest)]),
+            np.concatenate([slots, sampled]),
         )
         # Which tree is largest does not change the result: every other one has all its arcs joined.
         label = int(self.parent[largest]) if n else -1
@@ -251,7 +258,9 @@ def _inner_rows(rows: HaloRows) -> Rows:
     """Return the rows without arcs to other processes' vertices."""
     n = rows.vertex_count
     offsets = np.zeros(n + 1, np.int64)
-    run_team(_keep_inner, rows.offsets, rows.targets, False, offsets, rows.targets[:0].copy(), threads=1)
+    run_team(
+        _keep_inner, rows.offsets, rows.targets, False, offsets, rows.targets[:0].copy(), threads=1
+    )
     np.cumsum(offsets, out=offsets)
     if offsets[-1] == len(rows.targets):
         return Rows(rows.offsets, rows.targets, None)
@@ -312,7 +321,14 @@ def _list_crossing(
 
 @kernel
 def _sample_crossing(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, chosen: Any, slots: Any, counts: Any
+    rank: int,
+    size: int,
+    control: Any,
+    offsets: Any,
+    targets: Any,
+    chosen: Any,
+    slots: Any,
+    counts: Any,
 ) -> None:
     """List a crossing arc of some of the chosen vertices, from all parts of their range."""
     n = offsets.size - 1

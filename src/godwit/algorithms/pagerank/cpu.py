@@ -283,7 +283,8 @@ def _update_rows(
 
 def update_block(
     block: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any, blocks: Any, sections: Any,
-    teleport: Any, old: Any, new: Any, damping: float, lift: float, omega: float, change: Any, dangling: Any,
+    teleport: Any, old: Any, new: Any, damping: float, lift: float, omega: float, change: Any,
+    dangling: Any,
 ) -> Any:  # fmt: skip
     """Do one iteration of the vertices of a block.
 
@@ -375,7 +376,12 @@ def _accelerated_tolerance(damping: float, tolerance: float) -> float:
 
 
 def is_last(
-    iteration: Any, max_iterations: Any, change: float, damping: float, tolerance: float, omega: float
+    iteration: Any,
+    max_iterations: Any,
+    change: float,
+    damping: float,
+    tolerance: float,
+    omega: float,
 ) -> bool:
     """Return True if no further iteration is needed, or allowed.
 

@@ -1,14 +1,15 @@
 """PageRank on several processes: the iterations of one process, with the carried values of the halo.
 
 An iteration is a superstep. Each process updates its rows by the code of one process
-(:mod:`godwit.algorithms.pagerank.cpu`), then gets from their owners the values that its in-arcs read next.
+(:mod:`godwit.algorithms.pagerank.cpu`), then gets from their owners the values that its in-arcs read
+next.
 
 Results have the same bits for any number of processes and threads: a row is summed in a fixed order, that
 of its in-arcs in the whole graph, and sums over vertices are integers. A rank is added as two of them: in
-units of 2**-40, and what is left of it, in units of 2**-70, both rounded to zero. So sums of ranks, which are
-below some 32 in all iterations, are exact up to 2**-70 for each vertex. A change is added as one, in units of
-2**-54 of the change by the iteration before, rounded up to a power of two; it grows by no factor near 2**9.
-One process without MPI adds such sums in floating point; its ranks differ by that rounding.
+units of 2**-40, and what is left of it, in units of 2**-70, both rounded to zero. So sums of ranks, which
+are below some 32 in all iterations, are exact up to 2**-70 for each vertex. A change is added as one, in
+units of 2**-54 of the change by the iteration before, rounded up to a power of two; it grows by no factor
+near 2**9. One process without MPI adds such sums in floating point; its ranks differ by that rounding.
 """
 
 from __future__ import annotations
@@ -97,7 +98,10 @@ def pagerank(
     with graph.processes.running("pagerank", graph.vertex_count, *same):
         damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
         most = as_count(
-            _MAX_ITERATIONS if max_iterations is None else max_iterations, "max_iterations", 1, 2**62
+            _MAX_ITERATIONS if max_iterations is None else max_iterations,
+            "max_iterations",
+            1,
+            2**62,
         )
         number = check_dtype(dtype)
         by_weights = _uses_weights(graph, weighted)
@@ -148,7 +152,9 @@ def _teleport(graph: DistributedGraph, personalization: Any) -> Array | None:
             f"got {shown(personalization)}"
         )
     names = list(personalization)
-    given = [as_float(w, f"personalization of vertex {shown(v)}") for v, w in personalization.items()]
+    given = [
+        as_float(w, f"personalization of vertex {shown(v)}") for v, w in personalization.items()
+    ]
     if not all(0 <= weight < math.inf for weight in given) or not any(given):
         raise InputError("personalization must be finite, not negative, and not 0 everywhere")
     graph.own_sources(names)  # raises if one does not exist
@@ -236,13 +242,17 @@ class _Layout:
         begins = np.cumsum(halo.border_counts) - halo.border_counts
         within = order - np.repeat(begins, halo.border_counts)
         moved, counts, given = halo.processes.exchange(
-            within, halo.border_counts, int((within[1:] < within[:-1]).sum() >= halo.processes.count)
+            within,
+            halo.border_counts,
+            int((within[1:] < within[:-1]).sum() >= halo.processes.count),
         )
         if not given.any():
             return order, in_rows.targets
         slots = np.arange(halo.slots, dtype=in_rows.targets.dtype)
         first = np.repeat(halo.begins[:-1], counts)
-        slots[first + moved] = first + np.arange(len(moved)) - np.repeat(np.cumsum(counts) - counts, counts)
+        slots[first + moved] = (
+            first + np.arange(len(moved)) - np.repeat(np.cumsum(counts) - counts, counts)
+        )
         return order, slots[in_rows.targets]
 
     def _contributions(
@@ -303,9 +313,7 @@ class _Run:
     @property
     def progress(self) -> int:
         """Number of vertices updated so far by all processes."""
-        return Progress.of(
-            self._n * self.iterations, rounds=self.iterations, residual=self.change
-        )
+        return Progress.of(self._n * self.iterations, rounds=self.iterations, residual=self.change)
 
     def iterate(self, most: int, radius: float, poll: Callable[[], None] | None) -> None:
         """Iterate until the ranks have converged, at most some times.
@@ -343,7 +351,8 @@ class _Run:
             ranks = np.empty_like(by_row)
             ranks[order] = by_row
         total = _sum_of(self._processes.meet(*_fixed(ranks.astype(np.float64))))
-        return (ranks / (total or 1.0)).astype(self._number)
+        scaled: Array = (ranks / (total or 1.0)).astype(self._number)
+        return scaled
 
     def _step(self, dangling: float, poll: Callable[[], None] | None) -> float:
         """Do an iteration; return the sum of the ranks of dangling vertices."""
@@ -354,7 +363,8 @@ class _Run:
             self._iterate, arcs.offsets, arcs.sources, arcs.contributions, arcs.divisors, arcs.blocks,
             arcs.sections, self._teleport, self._old, self._new, sums, float(self._damping), lift,
             float(self._omega), self._scale,
-            threads=layout.threads, poll=poll, brief=layout.threads == 1 and len(arcs.sources) < _ALONE_WORK,
+            threads=layout.threads, poll=poll,
+            brief=layout.threads == 1 and len(arcs.sources) < _ALONE_WORK,
         )  # fmt: skip
         self._old, self._new = self._new, self._old
         return self._meet(self._old, *sums.reshape(-1, _WORDS).sum(axis=0)[:3].tolist())
@@ -425,7 +435,10 @@ def _iterate(
 
 _ITERATE = {
     (weighted, has_divisors): _iterate.bind(
-        _WEIGHTED=weighted, _HAS_DIVISORS=has_divisors, no_sum=_no_fixed_sum, added=_fixed_added,
+        _WEIGHTED=weighted,
+        _HAS_DIVISORS=has_divisors,
+        no_sum=_no_fixed_sum,
+        added=_fixed_added,
         change_added=_change_added,
     )
     for weighted in (False, True)

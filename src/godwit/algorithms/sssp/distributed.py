@@ -1,17 +1,18 @@
 """Single-source shortest paths on several processes: delta-stepping by buckets.
 
 All processes work on the same bucket. In a superstep each relaxes what it has of it, also again and again
-along arcs between its own vertices, until nothing of the bucket is left in it; then it sends the distances
-of remote vertices that it has lowered, each once and only if it has sent none as low. When no process has
-anything of the bucket left, the next one is that of the least distance that waits. (Meyer and Sanders,
-"Delta-stepping", J. Algorithms 49, 2003; relaxing at the receiver as in Chakaravarthy et al., "Scalable single
-source shortest path algorithms for massively parallel systems", IPDPS 2014.)
+along arcs between its own vertices, until nothing of the bucket is left in it; then it sends the
+distances of remote vertices that it has lowered, each once and only if it has sent none as low. When no
+process has anything of the bucket left, the next one is that of the least distance that waits. (Meyer and
+Sanders, "Delta-stepping", J. Algorithms 49, 2003; relaxing at the receiver as in Chakaravarthy et al.,
+"Scalable single source shortest path algorithms for massively parallel systems", IPDPS 2014.)
 
-Distances only decrease, to the least sum over all paths, so the schedule does not change the result: it is that
-of one process, bit by bit, also in floating point, where a path's weights are added from the source on.
+Distances only decrease, to the least sum over all paths, so the schedule does not change the result: it
+is that of one process, bit by bit, also in floating point, where a path's weights are added from the
+source on.
 
-State of a vertex: it *waits* if its distance was lowered since its arcs were relaxed (a bit of ``waiting``), and
-it is in the frontier if, besides, its distance is in the bucket.
+State of a vertex: it *waits* if its distance was lowered since its arcs were relaxed (a bit of
+``waiting``), and it is in the frontier if, besides, its distance is in the bucket.
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ from godwit.graph.ids import Sources
 from godwit.graph.rows import thread_count_for
 from godwit.progress import ProgressArgument
 from godwit.public import public
-from godwit.runtime.cpu.atomics import fetch_add, fetch_and, fetch_min, fetch_or, load_acquire, load_relaxed
+from godwit.runtime.cpu.atomics import (
+    fetch_add,
+    fetch_and,
+    fetch_min,
+    fetch_or,
+    load_acquire,
+    load_relaxed,
+)
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, barrier, block_range, run_team
 from godwit.runtime.statistics import RunStatistics
@@ -167,8 +175,8 @@ class _Search:
             ends[_FRONTIER] = 0
         if self._saturates and self._overflows():
             raise ValueOverflowError(
-                "a distance reaches 2^63 - 2 or more, beyond the range of int64 distances; give the weights "
-                "as float64, or a cutoff"
+                "a distance reaches 2^63 - 2 or more, beyond the range of int64 distances; give the "
+                "weights as float64, or a cutoff"
             )
 
     def report(self, statistics: RunStatistics) -> None:
@@ -183,12 +191,20 @@ class _Search:
 
         :returns: the distance at which the bucket ends; None if nothing waits
         """
-        self._team(_find_least, self.distance, self._waiting, self._unreached, self._least, small=self._is_small)
+        self._team(
+            _find_least,
+            self.distance,
+            self._waiting,
+            self._unreached,
+            self._least,
+            small=self._is_small,
+        )
         least = self._least.min()
         given = self._processes.meet(int(least.view(np.int64)))[:, 0].copy()
         least = given.view(self._dtype).min()
         if least == self._unreached:
             return None
+        upper: Any
         with np.errstate(over="ignore"):
             if self._dtype.kind == "f":
                 upper = np.float64((math.floor(least / self._delta) + 1) * self._delta)
@@ -246,7 +262,11 @@ class _Search:
         """Run a kernel on the threads of this process."""
         small = small or self._threads == 1
         run_team(
-            function, *arguments, threads=1 if small else self._threads, poll=self._poll, brief=small
+            function,
+            *arguments,
+            threads=1 if small else self._threads,
+            poll=self._poll,
+            brief=small,
         )
 
 
@@ -300,18 +320,19 @@ def _along_floats(distance: Any, weight: Any) -> Any:
 
 
 def _along(distance: Any, weight: Any) -> Any:
-    """Return the distance at the end of an arc, at most ``_FARTHEST``; bound is that of floats for these."""
+    """Return the distance at the end of an arc, at most ``_FARTHEST``; for floats another is bound."""
     return distance + weight if weight <= _FARTHEST - distance else _FARTHEST
 
 
 def _improve(
-    u: Any, value: Any, distance: Any, waiting: Any, queued: Any, upper: Any, following: Any, ends: Any,
-    end: int,
+    vertex: Any, value: Any, distance: Any, waiting: Any, queued: Any, upper: Any, following: Any,
+    ends: Any, end: int,
 ) -> None:  # fmt: skip
     """Lower the distance of an own vertex; let it wait, or queue it if the bucket has it now."""
+    u: Any = np.int64(vertex)
     if value < load_relaxed(distance, u) and value < fetch_min(distance, u, value):
-        word = np.int64(u >> 6)
-        bit = np.int64(1) << np.int64(u & 63)
+        word = u >> 6
+        bit = np.int64(1) << (u & 63)
         if value >= upper:
             if load_relaxed(waiting, word) & bit == 0:
                 fetch_or(waiting, word, bit)
@@ -360,13 +381,16 @@ def _relax(
                     value = _along(near, distance.dtype.type(weights[_at(arc)]))
                     if value > cutoff:
                         continue
-                    u = np.int64(targets[_at(arc)])
+                    u: Any = np.int64(targets[_at(arc)])
                     if u < own:
                         _improve(u, value, distance, waiting, queued, upper, following, ends, _NEXT)
                     elif value < load_relaxed(sent, u) and value < fetch_min(sent, u, value):
                         word = u >> 6
                         bit = np.int64(1) << (u & 63)
-                        if load_relaxed(dirty, word) & bit == 0 and fetch_or(dirty, word, bit) & bit == 0:
+                        if (
+                            load_relaxed(dirty, word) & bit == 0
+                            and fetch_or(dirty, word, bit) & bit == 0
+                        ):
                             outbox[_at(fetch_add(ends, _OUTBOX, 1))] = u
         if not barrier(control, size):
             break
@@ -388,13 +412,12 @@ _RELAX = {"i": _relax, "f": _relax.bind(_along=_along_floats)}
 
 @kernel
 def _take_in(
-    rank: int, size: int, control: Any, received: Any, values: Any, distance: Any, waiting: Any, queued: Any,
-    upper: Any, frontier: Any, ends: Any,
+    rank: int, size: int, control: Any, received: Any, values: Any, distance: Any, waiting: Any,
+    queued: Any, upper: Any, frontier: Any, ends: Any,
 ) -> None:  # fmt: skip
     """Lower distances to those that other processes have sent."""
     for i in range(received.size):
         _improve(
-            np.int64(received[_at(i)]), values[_at(i)], distance, waiting, queued, upper, frontier, ends,
+            received[_at(i)], values[_at(i)], distance, waiting, queued, upper, frontier, ends,
             _FRONTIER,
         )  # fmt: skip
-

@@ -171,7 +171,14 @@ def draw_edge(i: Any, seed: Any, settings: Any) -> Any:
 
 @kernel
 def _draw_edges(
-    rank: int, size: int, control: Any, seed: Any, settings: Any, first: int, sources: Any, targets: Any
+    rank: int,
+    size: int,
+    control: Any,
+    seed: Any,
+    settings: Any,
+    first: int,
+    sources: Any,
+    targets: Any,
 ) -> None:
     """Draw this thread's edges."""
     begin, end = block_range(rank, size, sources.size)

@@ -201,6 +201,7 @@ def is_integer(field: str) -> bool:
 
 
 def check_counts(text: Text, comments: Comments, count: int) -> None:
+    """Refuse a file that has more or fewer arcs than a comment declares."""
     if comments.vertex_count is not None:
         unit = "edges in a comment (remove it if it is wrong)"
         check_arc_count(text, comments.arc_count, count, comments.position, unit)

@@ -165,3 +165,37 @@ def cache_folder() -> Path | None:
 def dataset_mirror() -> str | None:
     """Return where data sets come from instead of their homes: ``GODWIT_DATASETS``, a URL or a folder."""
     return os.environ.get("GODWIT_DATASETS") or None
+
+
+_PROCESS_COUNTS = (
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_SIZE",
+    "PMI_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "MPI_LOCALNRANKS",
+)
+"""Variables in which launchers (Open MPI; MPICH and Intel MPI; MVAPICH) give the number of processes."""
+_PROCESS_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+
+
+def launched_rank() -> int:
+    """Return the number of this process among those that ``mpiexec`` started; 0 without a launcher."""
+    for name in _PROCESS_RANKS:
+        text = os.environ.get(name, "")
+        if text.isdecimal():
+            return int(text)
+    return 0
+
+
+def is_launched() -> bool:
+    """Return True if a launcher started this process, perhaps alone."""
+    return any(name in os.environ for name in _PROCESS_COUNTS)
+
+
+def launched_processes() -> int:
+    """Return the number of processes that ``mpiexec`` started with this one; 1 without a launcher."""
+    for name in _PROCESS_COUNTS:
+        text = os.environ.get(name, "")
+        if text.isdecimal():
+            return max(1, int(text))
+    return 1

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from godwit import cache, config
-from godwit.distributed.launcher import launched_processes
+from godwit.config import launched_processes
 from godwit.errors import GodwitError
 from godwit.graph.generators.spec import is_spec, parse_spec
 

@@ -14,7 +14,7 @@ from godwit.cli.options import GraphArgument, Option, ReadingOptions, RunOptions
 from godwit.cli.progress import Display
 from godwit.cli.query import ScoreOptions, ScoreQuery
 from godwit.cli.report import Report, integer, number
-from godwit.distributed.launcher import launched_processes
+from godwit.config import launched_processes
 from godwit.errors import InputError
 from godwit.graph.generators.spec import is_spec
 

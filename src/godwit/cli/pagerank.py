@@ -19,7 +19,7 @@ from godwit.cli.options import (
 )
 from godwit.cli.query import ScoreOptions, ScoreQuery, rows_of_vertices
 from godwit.cli.report import integer, number
-from godwit.distributed.launcher import launched_processes, launched_rank
+from godwit.config import launched_processes, launched_rank
 
 if TYPE_CHECKING:
     from godwit.algorithms.pagerank.result import PageRankResult

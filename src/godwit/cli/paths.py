@@ -33,7 +33,7 @@ from godwit.cli.report import (
     outcome_rows,
     partition_line,
 )
-from godwit.distributed.launcher import launched_processes
+from godwit.config import launched_processes
 
 if TYPE_CHECKING:
     from godwit.algorithms.paths.result import PathResult

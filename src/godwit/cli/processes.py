@@ -21,7 +21,7 @@ from godwit.cli.report import (
     outcome_rows,
     present,
 )
-from godwit.distributed.launcher import launched_processes, launched_rank
+from godwit.config import launched_processes, launched_rank
 from godwit.errors import GodwitError, InputError
 from godwit.graph.generators.spec import is_spec, plain_integer
 

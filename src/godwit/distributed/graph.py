@@ -33,6 +33,7 @@ class DistributedGraph:
     :ivar arc_count: number of stored arcs of all processes
     :ivar is_range: True if the ids of all vertices are consecutive integers
     :ivar first_id: the first of these, as in files
+    :ivar crosses: True if there are arcs between vertices of different processes
     :ivar rows: out-arcs of the own vertices
     :ivar ids: ids of the own vertices, in their order
     :ivar seconds: time by phase: ``read`` or ``generate``, and ``place``
@@ -59,9 +60,10 @@ class DistributedGraph:
         self._cache: dict[Any, Any] = {}
         in_file = ids.in_file
         first = in_file[0] - self.vertices.start if is_range and len(ids) else 0
-        given = processes.meet(len(rows.targets), first)
+        given = processes.meet(len(rows.targets), first, int(rows.halo.counts.sum()))
         self.arc_count = int(given[:, 0].sum())
         self.first_id = int(given[:, 1].max())
+        self.crosses = bool(given[:, 2].any())
 
     @property
     def rows(self) -> HaloRows:

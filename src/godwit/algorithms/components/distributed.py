@@ -91,9 +91,9 @@ def connected_components(
         with statistics.phase("run"):
             trees = _Trees(graph)
             trees.join_own(inner, make_poll(options))
-            if graph.directed:
+            if graph.crosses and graph.directed:
                 trees.join(*trees.crossing(np.full(len(trees.root), True)))
-            else:
+            elif graph.crosses:
                 trees.join_sampled()
             label = trees.labels()
         own = graph.vertices

@@ -8,6 +8,7 @@ Methods have the names and the results of ``cuda.bindings``; there is no other d
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable
 from enum import IntEnum
@@ -69,6 +70,7 @@ class Runtime:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._lock = threading.Lock()
         self._events: dict[int, float] = {}
         self._enabled: set[tuple[int, int]] = set()
 
@@ -150,6 +152,13 @@ class Runtime:
     def cudaMemcpyAsync(self, to: int, source: int, nbytes: int, _: Any, stream: int) -> tuple[int]:
         self._machine.put(stream, lambda: self._machine.copy(to, source, nbytes))
         return (0,)
+
+    def copy_at_once(self, to: int, source: int, nbytes: int, _: int) -> int:
+        """As :class:`godwit.runtime.cuda.driver.Calls` has it, but done when it returns."""
+        with self._lock:
+            self._machine.finish()
+            self._machine.copy(to, source, nbytes)
+        return 0
 
     def cudaMemcpyPeerAsync(
         self, to: int, there: int, source: int, here: int, nbytes: int, stream: int

@@ -1,8 +1,8 @@
-"""Copies between ordinary memory and GPUs: what memory and buses give, and what the staging pool makes of it.
+"""Copies between ordinary memory and GPUs: what buses give, and what the staging pool makes of it.
 
     python benchmarks/staging.py                        # everything, on one and two GPUs
     python benchmarks/staging.py --only memory,pool     # some sections
-    python benchmarks/staging.py --only pool --threads 8,12,16 --pieces 1,2,4 --slots 2,3   # other pools
+    python benchmarks/staging.py --only pool --threads 8,12,16 --pieces 1,2,4   # other pools
 
 Sections: memory (memcpy by 1, 2, 4, ... threads from ordinary memory to page-locked, far and into rings of
 2 MiB a thread; from there to pages that were never touched), driver (cudaHostRegister of ordinary memory,
@@ -78,7 +78,7 @@ class Bench:
 
     def _fill(self, begin: int) -> None:
         some = self.ordinary[begin : begin + (1 << 20)]
-        some[:] = np.arange(begin, begin + len(some)) * 0x9E3779B97F4A7C15 % (1 << 62)
+        some[:] = np.arange(begin, begin + len(some)) * 0x1E3779B97F4A7C15  # wraps
 
     def _shared(self, threads: int, to: int, origin: int, ring: int | None) -> float:
         """GB/s of a copy that threads share; each has a ring, or its part of all."""
@@ -165,9 +165,12 @@ class Bench:
 
     def pool(self, arguments: argparse.Namespace) -> None:
         """Ordinary memory, by pools."""
-        for threads, piece, slots in product(arguments.threads, arguments.pieces, arguments.slots):
+        for threads, piece, slots, under_way in product(
+            arguments.threads, arguments.pieces, arguments.slots, arguments.under_way
+        ):
             staging.close_pool()
             if threads:
+                staging.MOST_UNDER_WAY = under_way
                 staging.SLOTS, staging.PIECE_BYTES = slots, int(piece * (1 << 20))
                 staging._pools[os.getpid()] = StagingPool(threads)
             begin = perf_counter()
@@ -179,6 +182,7 @@ class Bench:
                     seconds = best_s(lambda way=way, indexes=indexes: self._packets(way, indexes))  # type: ignore[misc]
                     rates.append(f"{self.nbytes / seconds / 1e9:.1f}")
             size = f"{made._piece_bytes / (1 << 20):g} MiB x {made._slots.shape[1]}"
+            size += f", {made._words[staging._MOST]} under way"
             print(
                 f"pool of {len(made._slots)} threads, {size}: up, down; two GPUs: {', '.join(rates)} GB/s"
                 + ("" if threads else f"; made in {made_ms:.0f} ms"),
@@ -219,7 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas")
     parser.add_argument("--gigabytes", type=float, default=2.0)
-    numbers = {"threads": "0", "pieces": "2", "slots": "2"}
+    numbers = {"threads": "0", "pieces": "2", "slots": "2", "under_way": "24"}
     for name, default in numbers.items():
         parser.add_argument(
             f"--{name}", default=default, help="of pools; 0 threads: the process's own"
@@ -228,13 +232,17 @@ def main() -> None:
     for name in numbers:
         kind = float if name == "pieces" else int
         setattr(arguments, name, [kind(one) for one in getattr(arguments, name).split(",")])
+    sections = arguments.only.split(",")
+    unknown = [name for name in sections if name not in SECTIONS]
+    if unknown:
+        sys.exit(f"--only takes {', '.join(SECTIONS)}, not {', '.join(unknown)}")
     if not driver.device_count():
         sys.exit(f"there is no GPU: {driver.why_not()}")
     with ExitStack() as stack:
         bench = Bench(int(arguments.gigabytes * 1e9), stack)
-        for name in arguments.only.split(","):
+        for name in sections:
             SECTIONS[name](bench, arguments)
-        if "pool" in arguments.only and not bench.check():
+        if "pool" in sections and not bench.check():
             sys.exit("what was copied is wrong")
 
 

@@ -78,12 +78,9 @@ def emulated_gpus(
     compiler = Compiler(checks=bool(checks))
     bindings = (Driver(machine, compiler.load), Runtime(machine))
     calls = native_calls(
-        bindings[0].launch,
-        bindings[1].synchronize,
-        bindings[1].copy_at_once,
-        lambda _: 0,
-        lambda _: 0,
-    )
+        bindings[0].launch, bindings[1].synchronize, bindings[1].copy_at_once, lambda *_: 0,
+        lambda _: 0, lambda _: 0,
+    )  # fmt: skip
     modules = _modules()
     _forget(modules)
     programs: list[Any] = []

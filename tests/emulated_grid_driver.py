@@ -192,6 +192,9 @@ class Runtime:
     def cudaEventCreate(self) -> tuple[int, int]:
         return 0, self._machine.new_number()
 
+    def cudaEventCreateWithFlags(self, _: int) -> tuple[int, int]:
+        return self.cudaEventCreate()
+
     def cudaEventRecord(self, event: int, stream: int) -> tuple[int]:
         def record() -> None:
             self._events[event] = time.perf_counter()

@@ -15,7 +15,8 @@ def native_calls(
     launch: Any,
     synchronize: Any,
     copy_async: Callable[[int, int, int, int], int],
-    query_stream: Callable[[int], int],
+    record_event: Callable[[int, int], int],
+    query_event: Callable[[int], int],
     set_context: Callable[[int], int],
 ) -> Calls:
     """Calls whose functions have addresses; they take and return numbers, from any thread."""
@@ -34,6 +35,7 @@ def native_calls(
         launch,
         synchronize,
         addressed(copy_async, 4),
-        addressed(query_stream, 1),
+        addressed(record_event, 2),
+        addressed(query_event, 1),
         addressed(set_context, 1),
     )

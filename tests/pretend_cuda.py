@@ -105,10 +105,14 @@ class PretendStream:
 class PretendEvent:
     """When it was recorded last, and whether that has been reached."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, number: int) -> None:
         self.index = index
+        self.number = number
         self.state: threading.Event | None = None
         self.at_ms = 0.0
+
+    def __int__(self) -> int:
+        return self.number
 
 
 class Machine:
@@ -131,6 +135,7 @@ class Machine:
         self.held: dict[int, tuple[int, int, Any]] = {}  # address: GPU or -1, bytes, memory
         self.freed: list[Any] = []  # so that no address comes twice
         self.streams: dict[int, PretendStream] = {}
+        self.events: dict[int, PretendEvent] = {}
         self._numbers = iter(range(16, 1 << 30))
         self.thread = threading.local()  # the GPU that each has entered
         self.copies = 0
@@ -197,6 +202,11 @@ class Machine:
         number = next(self._numbers)
         self.streams[number] = PretendStream(self, index, number)
         return number
+
+    def new_event(self, index: int) -> PretendEvent:
+        number = next(self._numbers)
+        self.events[number] = PretendEvent(index, number)
+        return self.events[number]
 
     def launch(self, stream: Any, kernel: Callable[[], None]) -> None:
         """A kernel."""
@@ -318,7 +328,7 @@ def _runtime(machine: Machine) -> Any:
         return (OK,)
 
     def new_event(*_: int) -> Any:
-        return OK, PretendEvent(machine.current)
+        return OK, machine.new_event(machine.current)
 
     def elapsed(begin: PretendEvent, end: PretendEvent) -> Any:
         return OK, end.at_ms - begin.at_ms
@@ -441,7 +451,8 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
             lambda *given: runtime.cudaMemcpyAsync(
                 *given[:3], CopyKind.cudaMemcpyDefault, given[3]
             )[0],
-            lambda stream: runtime.cudaStreamQuery(stream)[0],
+            lambda event, stream: runtime.cudaEventRecord(machine.events[event], stream)[0],
+            lambda event: runtime.cudaEventQuery(machine.events[event])[0],
             lambda context: cuda.cuCtxSetCurrent(context)[0],
         )
         patch.setattr(driver, "calls", lambda: calls)

@@ -139,6 +139,25 @@ def test_a_copy_comes_after_its_events_and_holds_up_no_other(machine: Machine) -
         assert np.array_equal(there, given)
 
 
+def test_a_bus_that_stands_still_holds_up_no_other(machine: Machine) -> None:
+    given, gate = random_bytes(40 * PIECE, 1), threading.Event()
+    with ExitStack() as stack:
+        stack.callback(gate.set)
+        there, other = (on_gpu(stack, index, given.nbytes) for index in (0, 1))
+        back = np.zeros_like(given)
+        start(Way.UP, 0, there, given[:PIECE]).wait()  # there are streams
+        stream = staging_pool()._entered[0][0][Way.UP]
+        machine.launch(stream, lambda: gate.wait(60))
+        stuck = start(Way.UP, 0, there, given)
+        start(Way.UP, 1, other, given).wait()
+        start(Way.DOWN, 1, back, other).wait()
+        assert np.array_equal(back, given)
+        assert not stuck.done()
+        gate.set()
+        stuck.wait()
+        assert np.array_equal(there, given)
+
+
 def test_what_a_copy_waited_for_fails_it(machine: Machine) -> None:
     gate, given = Gate(), random_bytes(PIECE, 1)
     to = np.zeros_like(given)

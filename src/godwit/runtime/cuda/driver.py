@@ -275,14 +275,16 @@ class Calls(NamedTuple):
     :param launch: cuLaunchKernelEx
     :param synchronize: cuStreamSynchronize
     :param copy_async: cuMemcpyAsync
-    :param query_stream: cuStreamQuery
+    :param record_event: cuEventRecord
+    :param query_event: cuEventQuery
     :param set_context: cuCtxSetCurrent
     """
 
     launch: Any
     synchronize: Any
     copy_async: Any
-    query_stream: Any
+    record_event: Any
+    query_event: Any
     set_context: Any
 
 
@@ -294,7 +296,7 @@ def calls() -> Calls:
         driver = ctypes.CDLL("libcuda.so.1")
         return Calls(
             driver.cuLaunchKernelEx, driver.cuStreamSynchronize, driver.cuMemcpyAsync,
-            driver.cuStreamQuery, driver.cuCtxSetCurrent,
+            driver.cuEventRecord, driver.cuEventQuery, driver.cuCtxSetCurrent,
         )  # fmt: skip
     except (OSError, AttributeError) as error:
         raise DeviceError(f"the CUDA driver cannot be called: {error}") from error

@@ -33,6 +33,7 @@ from godwit import config
 from godwit.errors import DeviceError
 from godwit.runtime.cpu.atomics import (
     compare_exchange,
+    fetch_add,
     load_acquire,
     store_release,
     yield_thread,
@@ -58,14 +59,17 @@ from godwit.runtime.memory import Event
 
 PIECE_BYTES = 2 << 20
 """Largest piece of a copy, and size of a slot: pieces of 1 MiB cost a tenth of the bus's speed."""
-LEAST_PIECE_BYTES = 128 << 10
+LEAST_PIECE_BYTES = 512 << 10
 """Smallest piece of a copy that is larger: threads share it."""
 SLOTS = 2
 """Slots of a thread: one is filled or emptied while the other is on the bus."""
 MOST_THREADS = 24
+MOST_UNDER_WAY = 24
+"""Pieces of a GPU and direction that are in slots at once: more are as slow, and keep others waiting."""
 _MOST_GPUS = 64
 
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
+_WITHOUT_TIMES = 0x02  # cudaEventDisableTiming
 _MONOTONIC = 1  # the clock of time.perf_counter
 _PAUSE_US = 10
 _LOOKS = 200  # of a thread with nothing to do, before it sleeps
@@ -86,15 +90,17 @@ _TO, _ORIGIN, _NBYTES, _WAY, _GPU, _PIECE = range(0, 48, 8)
 _CLAIMED, _LEFT, _STATUS, _NEXT, _BEGAN, _ENDED, _FINISHED, _GIVEN = range(48, 112, 8)
 _COPY_WORDS = 14
 
-# Words of the pool. Its queues are lists that are linked by _NEXT: the first copy and the last.
+# Words of the pool. Its queues are lists that are linked by _NEXT.
 _LOCK = 0
 _QUEUED = 8  # copies with pieces that nobody has claimed
 _ASLEEP = 9
 _USED = 10  # queues from the first on that were ever used
 _STOP = 11
-_BELL = 16  # a semaphore
+_BELL = 16  # a semaphore, of 32 bytes
+_MOST = 12  # pieces of a queue that may be under way
 _QUEUES = 24
-_POOL_WORDS = _QUEUES + 2 * (2 * _MOST_GPUS + 1)
+_FIRST, _LAST, _UNDER_WAY, _QUEUE_WORDS = range(4)  # of a queue: two copies, a number
+_POOL_WORDS = _QUEUES + _QUEUE_WORDS * (2 * _MOST_GPUS + 1)
 _CLOCK_WORDS = 8  # of each thread, behind those
 
 # Columns of a thread's slots.
@@ -102,7 +108,7 @@ _ADDRESS, _COPY, _HOST, _LENGTH = range(4)
 _SLOT_WORDS = 4
 
 # Functions of the driver, by their place in an array of addresses.
-_COPY_ASYNC, _QUERY_STREAM, _SET_CONTEXT = range(3)
+_COPY_ASYNC, _RECORD_EVENT, _QUERY_EVENT, _SET_CONTEXT = range(4)
 
 
 def _lock(pool: Any) -> None:
@@ -125,11 +131,17 @@ def _now(clock: int) -> int:
     return seconds * 1_000_000_000 + rest
 
 
+def _queue_of(way: int, gpu: int) -> int:
+    """Return the number of the queue of a way: first that within the host, then two of each GPU."""
+    return 0 if way == Way.WITHIN_HOST else 1 + 2 * gpu + way
+
+
 def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
     """Claim the next piece of a queue, trying them from ``turn`` on.
 
     Returns the copy, where the piece begins and its length, and the next turn; 0 for no copy. What is left
-    of a copy that failed is claimed as one piece.
+    of a copy that failed is claimed as one piece. A queue with many pieces under way is passed over: its
+    bus has enough to do, or stands still.
     """
     if load_acquire(pool, _QUEUED) == 0:
         return 0, 0, 0, turn
@@ -138,7 +150,10 @@ def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
     used = pool[_USED]
     for step in range(used):
         queue = (turn + step) % used
-        copy = pool[_QUEUES + 2 * queue]
+        place = _QUEUES + _QUEUE_WORDS * queue
+        copy = pool[place + _FIRST]
+        if copy != 0 and load_acquire(pool, place + _UNDER_WAY) >= pool[_MOST]:
+            copy = 0
         if copy != 0:
             nbytes, begin = load_word(copy + _NBYTES), load_word(copy + _CLAIMED)
             length = nbytes - begin
@@ -146,16 +161,19 @@ def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
                 length = min(length, load_word(copy + _PIECE))
             store_word(copy + _CLAIMED, begin + length)
             if begin + length == nbytes:
-                pool[_QUEUES + 2 * queue] = load_word(copy + _NEXT)
+                pool[place + _FIRST] = load_word(copy + _NEXT)
                 store_release(pool, _QUEUED, pool[_QUEUED] - 1)
+            fetch_add(pool, place + _UNDER_WAY, 1)
             turn = queue + 1
             break
     _unlock(pool)
     return copy, begin, length, turn
 
 
-def _finish(copy: int, length: int, status: int, clock: int) -> None:
+def _finish(pool: Any, copy: int, length: int, status: int, clock: int) -> None:
     """Note that a piece has arrived, or why not; the last piece finishes the copy."""
+    queue = _queue_of(load_word(copy + _WAY), load_word(copy + _GPU))
+    fetch_add(pool, _QUEUES + _QUEUE_WORDS * queue + _UNDER_WAY, -1)
     if status != 0:
         store_word(copy + _STATUS, status)
     if add_to_word(copy + _LEFT, -length) == length:
@@ -165,12 +183,20 @@ def _finish(copy: int, length: int, status: int, clock: int) -> None:
 
 @kernel
 def _serve(
-    pool: Any, slots: Any, streams: Any, contexts: Any, functions: Any, clock: int, bell: int
+    pool: Any,
+    slots: Any,
+    events: Any,
+    streams: Any,
+    contexts: Any,
+    functions: Any,
+    clock: int,
+    bell: int,
 ) -> None:
     """Copy pieces until the pool is closed; one thread's.
 
     :param slots: a row of words for each slot
-    :param streams: by GPU and slot
+    :param events: by GPU and slot
+    :param streams: by GPU and way; all threads use them, so pieces arrive in their order
     :param functions: addresses of functions of the driver
     :param clock: address of 16 bytes
     :param bell: address of the pool's semaphore
@@ -186,7 +212,7 @@ def _serve(
                 if gpu != current:
                     call(functions[_SET_CONTEXT], (contexts[gpu],))
                     current = gpu
-                status = call(functions[_QUERY_STREAM], (streams[gpu, slot],))
+                status = call(functions[_QUERY_EVENT], (events[gpu, slot],))
                 if status == _NOT_READY:
                     is_busy = True
                     continue
@@ -194,7 +220,7 @@ def _serve(
                 if status == 0 and load_word(copy + _WAY) == Way.DOWN:
                     copy_bytes(slots[slot, _HOST], slots[slot, _ADDRESS], length)
                 slots[slot, _COPY] = 0
-                _finish(copy, length, status, clock)
+                _finish(pool, copy, length, status, clock)
                 has_moved = True
             free = slot
         if free >= 0:
@@ -206,10 +232,10 @@ def _serve(
                 if begin == 0:
                     store_word(copy + _BEGAN, _now(clock))
                 if status != 0:
-                    _finish(copy, length, status, clock)
+                    _finish(pool, copy, length, status, clock)
                 elif way == Way.WITHIN_HOST:
                     copy_bytes(to, origin, length)
-                    _finish(copy, length, 0, clock)
+                    _finish(pool, copy, length, 0, clock)
                 else:
                     gpu, place = load_word(copy + _GPU), slots[free, _ADDRESS]
                     if gpu != current:
@@ -221,15 +247,18 @@ def _serve(
                     else:
                         slots[free, _HOST] = to
                         to = place
-                    status = call(functions[_COPY_ASYNC], (to, origin, length, streams[gpu, free]))
+                    stream = streams[gpu, way]
+                    status = call(functions[_COPY_ASYNC], (to, origin, length, stream))
+                    if status == 0:
+                        status = call(functions[_RECORD_EVENT], (events[gpu, free], stream))
                     if status == 0:
                         slots[free, _LENGTH] = length
                         slots[free, _COPY] = copy
                     else:
-                        _finish(copy, length, status, clock)
+                        _finish(pool, copy, length, status, clock)
         if has_moved:
             looks = 0
-        elif is_busy:
+        elif is_busy or load_acquire(pool, _QUEUED) != 0:  # pieces that no queue gives out yet
             usleep((_PAUSE_US,))
         elif looks < _LOOKS:
             looks += 1
@@ -254,12 +283,12 @@ def _submit(pool: Any, queue: int, copy: int, pieces: int, bell: int) -> None:
     """Queue a copy, and wake threads for its pieces."""
     store_word(copy + _GIVEN, 1)
     _lock(pool)
-    first = pool[_QUEUES + 2 * queue]
-    if first == 0:
-        pool[_QUEUES + 2 * queue] = copy
+    place = _QUEUES + _QUEUE_WORDS * queue
+    if pool[place + _FIRST] == 0:
+        pool[place + _FIRST] = copy
     else:
-        store_word(pool[_QUEUES + 2 * queue + 1] + _NEXT, copy)
-    pool[_QUEUES + 2 * queue + 1] = copy
+        store_word(pool[place + _LAST] + _NEXT, copy)
+    pool[place + _LAST] = copy
     pool[_USED] = max(pool[_USED], queue + 1)
     store_release(pool, _QUEUED, pool[_QUEUED] + 1)
     woken = min(pool[_ASLEEP], pieces)
@@ -404,11 +433,14 @@ class StagingPool:
         if _make_bell(self._bell):
             raise DeviceError("the system has no semaphore for threads that copy to GPUs")
         calls = driver.calls()
-        functions = calls.copy_async, calls.query_stream, calls.set_context
+        functions = calls.copy_async, calls.record_event, calls.query_event, calls.set_context
         self._functions = np.array([*map(driver.address_of_function, functions)], np.int64)
         self._contexts = np.zeros(_MOST_GPUS, np.int64)
-        self._handles = np.zeros((threads, _MOST_GPUS, SLOTS), np.int64)
-        self._streams: dict[int, list[Stream]] = {}
+        self._streams = np.zeros((_MOST_GPUS, 2), np.int64)
+        self._events = np.zeros((threads, _MOST_GPUS, SLOTS), np.int64)
+        self._entered: dict[int, tuple[list[Stream], list[Any]]] = {}
+        """Streams and events, by GPU."""
+        self._words[_MOST] = max(1, min(MOST_UNDER_WAY, threads * SLOTS * 3 // 4))
         self._piece_bytes = PIECE_BYTES
         self._memory = PinnedBuffer(threads * SLOTS * PIECE_BYTES)
         places = self._memory.pointer + PIECE_BYTES * np.arange(threads * SLOTS, dtype=np.int64)
@@ -433,8 +465,8 @@ class StagingPool:
         """Return the arguments of :func:`_serve` for one thread."""
         clock = int(self._words.ctypes.data) + 8 * (_POOL_WORDS + _CLOCK_WORDS * rank)
         return (
-            self._words, self._slots[rank], self._handles[rank], self._contexts, self._functions, clock,
-            self._bell,
+            self._words, self._slots[rank], self._events[rank], self._streams, self._contexts,
+            self._functions, clock, self._bell,
         )  # fmt: skip
 
     def _thread(self, name: str, run: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -473,18 +505,24 @@ class StagingPool:
             self._has_waiting.notify()
 
     def _enter(self, copy: StagedCopy) -> None:
-        """Make the streams of a copy's GPU, one for each slot of each thread."""
+        """Make what threads need for a copy's GPU: a stream for each direction, an event for each slot."""
         index = copy.index
-        if copy.way == Way.WITHIN_HOST or index in self._streams:
+        if copy.way == Way.WITHIN_HOST or index in self._entered:
             return
         with self._lock:
-            if index not in self._streams:
+            if index not in self._entered:
+                _, runtime = bindings()
+                what, shape = f"an event of cuda:{index}", self._events[:, index].shape
                 with driver.entered(index):
-                    made = [Stream(index) for _ in range(self._slots[:, :, 0].size)]
-                handles = np.array([stream.handle for stream in made], np.int64)
-                self._handles[:, index] = handles.reshape(self._slots[:, :, 0].shape)
+                    streams = [Stream(index) for _ in range(2)]
+                    events = [
+                        driver.checked(runtime.cudaEventCreateWithFlags(_WITHOUT_TIMES), what)
+                        for _ in range(shape[0] * shape[1])
+                    ]
+                self._streams[index] = [stream.handle for stream in streams]
+                self._events[:, index] = np.reshape([int(event) for event in events], shape)
                 self._contexts[index] = driver.context_handle(index)
-                self._streams[index] = made
+                self._entered[index] = streams, events
 
     def _give(self, copy: StagedCopy) -> None:
         """Give a copy, whose events are done, to the threads."""
@@ -493,8 +531,7 @@ class StagingPool:
             return
         share = -(-copy.nbytes // len(self._slots))
         pieces = copy.cut(min(self._piece_bytes, max(LEAST_PIECE_BYTES, share)))
-        queue = 0 if copy.way == Way.WITHIN_HOST else 1 + 2 * copy.index + copy.way
-        _submit(self._words, queue, copy.address, pieces, self._bell)
+        _submit(self._words, _queue_of(copy.way, copy.index), copy.address, pieces, self._bell)
 
     def _order(self) -> None:
         """Give copies to the threads as their events get done; a thread's function."""
@@ -544,7 +581,10 @@ class StagingPool:
         for thread in self._threads:
             thread.join()
         self._memory.close()
-        for streams in self._streams.values():
+        _, runtime = bindings()
+        for streams, events in self._entered.values():
+            for event in events:
+                runtime.cudaEventDestroy(event)
             for stream in streams:
                 stream.close()
 

@@ -21,7 +21,7 @@ from godwit.runtime.cuda.memory import Buffer, HeldArray, is_locked
 from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
 from godwit.trace import HOST, copied
 
-DIRECT_BYTES = 4 << 20
+DIRECT_BYTES = 16 << 20
 """Up to this size the driver copies from and to ordinary memory: the pool may have to be made first."""
 _MOST_PENDING = 64
 

@@ -1,14 +1,14 @@
 """The staging pool: threads of the process that copy between ordinary host memory and all GPUs.
 
 Copy engines of GPUs reach page-locked memory only. The driver copies from and to ordinary memory through
-one small buffer of its own, at a third of the bus's speed; page-locking users' memory takes longer than
-copying it. Here each thread has a few page-locked *slots*: while pieces are on the bus, the thread fills or
-empties others. Slots are small, so that their content stays in the thread's cache.
+one small buffer of its own, at a seventh of the bus's speed; page-locking users' memory takes longer than
+copying it (benchmarks/staging.py). Here each thread has two page-locked *slots*: while a piece is on the
+bus, the thread fills or empties the other slot.
 
 All who copy share the pool, whose memory is bounded. Copies of one GPU and direction are queued, and every
 thread takes pieces from all queues by turns, so all buses are busy in both directions. Threads run compiled
 code (:func:`_serve`) from start to end, without the interpreter's lock: a piece costs a few microseconds,
-and 90 GB/s are 90,000 pieces a second. They sleep on a semaphore while there is nothing to copy.
+and 90 GB/s are 45,000 pieces a second. They sleep on a semaphore while there is nothing to copy.
 
 Invariants: a copy is queued after the events that it waits for, so no thread ever waits for anything but
 the bus. The words of a copy are the pool's until it is finished; finishing it is the last that a thread
@@ -58,14 +58,15 @@ from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.memory import Event
 
 PIECE_BYTES = 2 << 20
-"""Largest piece of a copy, and size of a slot: pieces of 1 MiB cost a tenth of the bus's speed."""
+"""Largest piece of a copy, and size of a slot: pieces of 1 MiB are 7 % slower, of 512 KiB 40 %."""
 LEAST_PIECE_BYTES = 512 << 10
 """Smallest piece of a copy that is larger: threads share it."""
 SLOTS = 2
 """Slots of a thread: one is filled or emptied while the other is on the bus."""
-MOST_THREADS = 24
+MOST_THREADS = 16
+"""More threads slow each other down where one GPU is copied to."""
 MOST_UNDER_WAY = 24
-"""Pieces of a GPU and direction that are in slots at once: more are as slow, and keep others waiting."""
+"""Pieces of a GPU and direction that are in slots at once: more are no faster, and keep others waiting."""
 _MOST_GPUS = 64
 
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY

@@ -138,7 +138,7 @@ def betweenness_centrality(
         if weighted is not False and graph.is_weighted:
             devices = "cpu"
         else:
-            devices = devices_for_one_query(graph, devices, options, core_ns)
+            devices = devices_for_one_query(graph, devices, options, core_ns, by_levels=True)
         if devices is None:
             devices = default_step_devices(graph, searches=searches)
     with recorded(trace, "betweenness"), on_gpus_or_cores(graph, devices, "betweenness") as (

@@ -312,7 +312,9 @@ def bfs(
         devices = default_step_devices(graph)
     if partition is None:
         core_ns = _WIDE_NS if isinstance(graph, Graph) and _is_wide(graph) else _THIN_NS
-        devices = devices_for_one_query(graph, devices, options, core_ns, scales=False)
+        devices = devices_for_one_query(
+            graph, devices, options, core_ns, scales=False, by_levels=True
+        )
     with recorded(trace, "bfs"), placed_for_query(graph, devices, partition) as placed:
         result = on_gpus_unless_slow(
             placed,

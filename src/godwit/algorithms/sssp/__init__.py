@@ -315,7 +315,7 @@ def sssp(
         results=results,
     )
     if partition is None:
-        devices = devices_for_one_query(graph, devices, options, _CORE_NS)
+        devices = devices_for_one_query(graph, devices, options, _CORE_NS, by_levels=True)
     with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
         search = run_bfs if counts_arcs else run_sssp

@@ -270,6 +270,8 @@ class PowerArrays:
             graph = self.placement.graph
             offsets = graph.offsets if direction == "out" else in_offsets(graph)
             vertices = self.placement.numbering.vertices(part.device)
+            if longest_row(graph, direction) <= LONG_ROW:  # spares reading offsets in that order
+                vertices = vertices[:0]
             lengths = offsets[1:][vertices] - offsets[:-1][vertices]
             rows = np.flatnonzero(lengths > LONG_ROW)
             rows = rows[np.argsort(-lengths[rows], kind="stable")].astype(np.int64)

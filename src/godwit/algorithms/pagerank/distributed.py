@@ -33,7 +33,7 @@ from godwit.graph.rows import Rows, require_memory
 from godwit.progress import Progress, ProgressArgument
 from godwit.public import public
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import next_range, run_team
+from godwit.runtime.cpu.team import block_range, next_range, run_team
 from godwit.runtime.statistics import RunStatistics
 from godwit.worker.options import query_options
 from godwit.worker.solve import make_poll
@@ -326,7 +326,7 @@ class _Run:
         n = len(counts)
         start = self._number.type(1 / self._n)
         self._old[:n] = np.float64(start) / np.maximum(counts, 1)
-        coarse, fine = _fixed(np.array([start], np.float64))
+        coarse, fine = _fixed(float(start))
         sinks = int(np.count_nonzero(counts == 0))
         dangling = self._meet(self._old, 0, coarse * sinks, fine * sinks)
         before, ratio = 0.0, 0.0
@@ -344,15 +344,14 @@ class _Run:
         counts, order = self._layout.counts, self._layout.arcs.order
         n = len(counts)
         # The iterate whose change was measured; an accelerated one is the one before.
-        carried = self._old[:n] if self._omega == 1.0 else self._new[:n]
-        by_row = np.maximum(carried, 0) * np.maximum(counts, 1).astype(self._number)
-        ranks = by_row
-        if order.size:
-            ranks = np.empty_like(by_row)
-            ranks[order] = by_row
-        total = _sum_of(self._processes.meet(*_fixed(ranks.astype(np.float64))))
-        scaled: Array = (ranks / (total or 1.0)).astype(self._number)
-        return scaled
+        carried = self._old if self._omega == 1.0 else self._new
+        ranks = np.empty(n, self._number)
+        threads = self._layout.threads
+        sums = np.zeros(_WORDS * threads, np.int64)
+        run_team(_finish, carried, counts, order, ranks, sums, threads=threads)
+        total = _sum_of(self._processes.meet(*sums.reshape(-1, _WORDS).sum(axis=0)[:2].tolist()))
+        ranks /= self._number.type(total or 1.0)
+        return ranks
 
     def _step(self, dangling: float, poll: Callable[[], None] | None) -> float:
         """Do an iteration; return the sum of the ranks of dangling vertices."""
@@ -381,12 +380,11 @@ class _Run:
         return dangling
 
 
-def _fixed(values: Array) -> tuple[int, int]:
-    """Return the sum of some numbers, as that of two integers each."""
-    scaled = values * _COARSE
-    coarse = scaled.astype(np.int64)
-    fine = ((scaled - coarse) * _FINE).astype(np.int64)
-    return int(coarse.sum()), int(fine.sum())
+def _fixed(value: float) -> tuple[int, int]:
+    """Return a number as two integers."""
+    scaled = value * _COARSE
+    coarse = int(scaled)
+    return coarse, int((scaled - coarse) * _FINE)
 
 
 def _sum_of(sums: Array) -> float:
@@ -444,6 +442,23 @@ _ITERATE = {
     for weighted in (False, True)
     for has_divisors in (False, True)
 }
+
+
+@kernel
+def _finish(
+    rank: int, size: int, control: Any, carried: Any, counts: Any, order: Any, ranks: Any, sums: Any
+) -> None:
+    """Write the ranks of this thread's rows, and their sum."""
+    total = _no_fixed_sum()
+    begin, end = block_range(rank, size, counts.size)
+    for row in range(begin, end):
+        # Accelerated iterates oscillate about their limit, which may be close to 0.
+        value = max(carried[row], 0.0) * max(counts[row], 1)
+        v = row if order.size == 0 else order[row]
+        ranks[v] = value
+        total = _fixed_added(total, np.float64(ranks[v]))
+    sums[_WORDS * rank] = total[0]
+    sums[_WORDS * rank + 1] = total[1]
 
 
 @kernel

@@ -79,8 +79,8 @@ struct Aggregation : Level {
         });
         if (team.thread() == 0) {
             LevelCounters &counters = *arguments.counters;
-            counters.bigs = counters.arcs = counters.longest = 0;
-            counters.hubs = counters.members = counters.dense = counters.blocks = 0;
+            counters.bigs = counters.arcs = counters.longest = counters.chunks = 0;
+            counters.members = counters.dense = counters.blocks = 0;
         }
     }
     __device__ __forceinline__ void team_count_members() const {
@@ -201,8 +201,8 @@ struct Aggregation : Level {
 
     __device__ __forceinline__ void warp_join(const SumTable &table, u32 c, u64 arcs) const {
         const u32 lane = lane_id();
-        const SumTable part{table.keys, table.sums, slots_for(arcs) - 1};
-        for (u32 slot = lane; slot <= part.mask; slot += WARP) part.clear(slot);
+        const SumTable part{table.keys, table.sums, slots_for(arcs)};
+        for (u32 slot = lane; slot < part.slots; slot += WARP) part.clear(slot);
         __syncwarp();
         const u32 end = arguments.member_ends[c];
         u32 added = 0;
@@ -216,7 +216,7 @@ struct Aggregation : Level {
             thread_begin_row(c, place, added);
         }
         place = __shfl_sync(FULL_WARP, place, 0);
-        for (u32 slot = lane; slot <= part.mask; slot += WARP) {
+        for (u32 slot = lane; slot < part.slots; slot += WARP) {
             const u32 d = load_system(part.keys + slot);
             const u32 votes = __ballot_sync(FULL_WARP, d != NO_LABEL);
             if (d != NO_LABEL)
@@ -273,8 +273,8 @@ struct Aggregation : Level {
     __device__ __forceinline__ void block_join(u32 c) const {
         Sum *sums = reinterpret_cast<Sum *>(bytes);
         const SumTable table{reinterpret_cast<u32 *>(sums + arguments.block_slots), sums,
-                             slots_for(arguments.room[c]) - 1};
-        for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) table.clear(slot);
+                             slots_for(arguments.room[c])};
+        for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) table.clear(slot);
         __syncthreads();
         const u32 end = arguments.member_ends[c];
         u32 added = 0;
@@ -288,7 +288,7 @@ struct Aggregation : Level {
             shared.written = 0;
         }
         __syncthreads();
-        for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) {
+        for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) {
             const u32 d = load_system(table.keys + slot);
             const u32 place = warp_place(&shared.written, __ballot_sync(FULL_WARP, d != NO_LABEL));
             if (d != NO_LABEL) write_arc(shared.begin + place, d, load_system(table.sums + slot));
@@ -389,7 +389,7 @@ struct AddBigs {
     SumTable kept;
 
     __device__ __forceinline__ void add(u64 slot, Sum weight) const {
-        const u32 place = static_cast<u32>(slot) & kept.mask;
+        const u32 place = static_cast<u32>(slot) & (kept.slots - 1);
         if (slot < NO_LABEL) {
             u32 there = load_system(kept.keys + place);
             if (there == NO_LABEL)
@@ -427,7 +427,7 @@ struct AddBigs {
                 add(big.begin + arguments.dense[to[i]], weight);
             } else {
                 const SumTable table{arguments.big_keys + big.begin, arguments.big_sums + big.begin,
-                                     static_cast<u32>(big.slots - 1)};
+                                     static_cast<u32>(big.slots)};
                 table.add(to[i], weight);
             }
         }
@@ -461,16 +461,16 @@ __device__ __forceinline__ void Aggregation::team_join() const {
         }
     });
     if (arguments.counters->bigs == 0) return;
-    const SumTable kept{keys, reinterpret_cast<Sum *>(bytes), arguments.block_slots - 1};
+    const SumTable kept{keys, reinterpret_cast<Sum *>(bytes), arguments.block_slots};
     __syncthreads();
-    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) kept.clear(place);
+    for (u32 place = threadIdx.x; place < kept.slots; place += blockDim.x) kept.clear(place);
     __syncthreads();
     const auto is_big = [&](u32 v) { return is_long(arguments.room[arguments.map[v]]); };
     team_visit_arcs(false, AddBigs{*this, false, dense, kept}, is_big);
     if (ONE_WAY && arguments.in_begins)
         team_visit_arcs(true, AddBigs{*this, true, dense, kept}, is_big);
     __syncthreads();
-    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) {
+    for (u32 place = threadIdx.x; place < kept.slots; place += blockDim.x) {
         const u32 slot = load_system(kept.keys + place);
         if (slot != NO_LABEL) atomicAdd(arguments.big_sums + slot, load_system(kept.sums + place));
     }
@@ -497,7 +497,7 @@ __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u
         case JOIN_END:
             state[ARCS] = load_relaxed(&counters.arcs);
             state[LONGEST] = load_relaxed(&counters.longest);
-            state[LONG_ROWS] = load_relaxed(&counters.hubs);
+            state[LONG_CHUNKS] = load_relaxed(&counters.chunks);
             return STOP;
     }
     return phase + 1;

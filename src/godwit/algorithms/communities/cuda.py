@@ -76,8 +76,8 @@ class Phase(IntEnum):
 
     (
         LABEL_BEGIN, LABEL_COUNT, LABEL_LIST, LABEL_DECIDE, LABEL_ADD, LABEL_CHOOSE, LABEL_TAKE,
-        LABEL_LINK, LABEL_LINKED, LABEL_SPLIT, LABEL_FLATTEN, LABEL_NAME,
-    ) = range(12)  # fmt: skip
+        LABEL_LINK, LABEL_LINKED, LABEL_SPLIT, LABEL_NAME,
+    ) = range(11)  # fmt: skip
 
 
 class Word(IntEnum):

@@ -39,16 +39,16 @@ from godwit.supersteps.run import STAGE, StepPlan, state_words, step_source
 _POINTERS = (
     "begins", "ends", "targets", "weights", "in_begins", "in_ends", "in_targets", "in_weights",
     "vertices", "mass", "in_mass", "total", "in_total", "part_total", "in_part_total", "other_total",
-    "in_other_total", "label", "other", "part", "grown", "chosen", "order", "active", "firsts",
-    "hub_keys", "hub_sums", "hub_parts", "long_rows", "in_long_rows", "counters", "group",
+    "in_other_total", "label", "other", "part", "grown", "listed", "chosen", "active", "firsts", "chunks",
+    "arena_keys", "arena_sums", "arena_used", "arena_rows", "long_rows", "in_long_rows", "counters", "group",
     "group_total", "in_group_total", "number", "old", "map", "members", "member_counts", "member_ends",
     "room", "dense", "sparse", "block_list", "bigs", "big_keys", "big_sums", "above_mass",
     "in_above_mass", "above_begins", "above_ends", "above_targets", "above_weights", "smallest",
-    "hub_slots",
+    "arena_chunks",
 )  # fmt: skip
 _NUMBERS = (
-    "count", "above_count", "names", "hubs", "classes", "block_slots", "loops", "is_unit", "lifts",
-    "counts_only",
+    "count", "above_count", "names", "classes", "block_slots", "loops", "is_unit", "lifts",
+    "counts_only", "padding",
 )  # fmt: skip
 ARGUMENTS = np.dtype(
     [
@@ -63,37 +63,38 @@ ARGUMENTS = np.dtype(
 _THREADS = 512
 """Threads of a block: a multiprocessor runs two blocks, and each visits a long row at a time."""
 _WARP_SLOTS = 512
-_LEAST_SLOTS = 32
-_MOST_HUBS = 32
-_MOST_BINS = 4 * MOST_CLASSES
-_COUNTERS_BYTES = 5 * 8 + 4 * (4 + _MOST_HUBS + 3 * _MOST_BINS)
-_PART_BYTES = 24
+_MOST_BINS = 5 * MOST_CLASSES
+_COUNTERS_BYTES = 6 * 8 + 4 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
+_LONG_ROW_STATE_BYTES = 16
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
 _MOST_ARCS_OF_CORES = 1 << 22
 """Limit of the arcs of a level that cores take over."""
-_MOST_HUB_BYTES = 1 << 28
-"""Upper limit of the tables of hubs, unless one alone is larger."""
+_MOST_ARENA_BYTES = 1 << 26
+"""Upper limit of the tables of long rows, unless one alone is larger: they are cleared before the first round."""
+_JOINED = ("members", "member_counts", "member_ends", "dense", "sparse", "block_list", "old")
+"""Words by vertex that aggregation has where the list of vertices is otherwise."""
 
 
 class Phase(IntEnum):
     """``LevelPhase`` of the kernel."""
 
     (
-        FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_SCAN,
+        FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_ADD,
         MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
         JOIN_COUNT, JOIN_LAYOUT, JOIN_PLACES, JOIN_MEMBERS, JOIN_ROWS, JOIN_BIGS, JOIN_END,
-        RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_JOIN, SPLIT_NAME,
-    ) = range(28)  # fmt: skip
+        RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_LINKED, SPLIT_JOIN,
+        SPLIT_NAME,
+    ) = range(29)  # fmt: skip
 
 
 class Word(IntEnum):
     """Words of ``control->state``: ``LevelState`` of the kernel."""
 
     (
-        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, HUB, FOUND, ARCS, LONGEST,
-        LONG_ROWS, SLOTS, BIGS, THIS,
-    ) = range(17)  # fmt: skip
+        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END, LONG_ROWS,
+        FOUND, ARCS, LONGEST, LONG_CHUNKS, SLOTS, BIGS,
+    ) = range(18)  # fmt: skip
 
 
 class Count(IntEnum):
@@ -118,11 +119,17 @@ def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
     )
     return f"""constexpr bool ONE_WAY = {str(one_way).lower()};
 {text}
-static_assert(WARP_SLOTS == {_WARP_SLOTS} && LEAST_SLOTS == {_LEAST_SLOTS});
-static_assert(MOST_HUBS == {_MOST_HUBS} && MOST_BINS == {_MOST_BINS});
-static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES});
-static_assert(sizeof(HubPart) == {_PART_BYTES} && sizeof(Big) == {_BIG_BYTES});
+static_assert(WARP_SLOTS == {_WARP_SLOTS} && VertexLists::MOST_BINS == {_MOST_BINS});
+static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES} && sizeof(Big) == {_BIG_BYTES});
+static_assert(sizeof(LongRow) == {_LONG_ROW_STATE_BYTES});
+static_assert(sizeof(Listed) == {_listed_bytes(wide=wide, one_way=one_way)});
 """
+
+
+def _listed_bytes(*, wide: bool, one_way: bool) -> int:
+    """Return the size of ``Listed``."""
+    sums = 8 if wide else 4
+    return 4 * 4 + 2 * sums + (16 + 8 * wide if one_way else 0)
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ class GpuLevel:
     :param number: 0 for the first level
     :param vertex_count: number of vertices
     :param longest: arcs of its longest row
-    :param long_rows: number of rows longer than a block's table takes
+    :param long_chunks: number of chunks of rows longer than a block's table takes
     :param arcs: number of arcs in its rows
     :param bound: as of :class:`godwit.algorithms.communities.levels.Level`
     """
@@ -158,16 +165,16 @@ class GpuLevel:
     number: int
     vertex_count: int
     longest: int
-    long_rows: int
+    long_chunks: int
     arcs: int
     bound: int
 
 
 _SHARED = (
     "total", "in_total", "part_total", "in_part_total", "other_total", "in_other_total", "label", "other",
-    "part", "grown", "chosen", "order", "active", "firsts", "hub_keys", "hub_sums", "hub_parts",
-    "long_rows", "in_long_rows", "counters", "members", "member_counts", "member_ends", "room", "dense",
-    "sparse", "block_list", "bigs", "big_keys", "big_sums",
+    "part", "grown", "listed", "chosen", "active", "firsts", "chunks", "arena_keys", "arena_sums",
+    "arena_used", "arena_rows", "long_rows", "in_long_rows", "counters", "room", "bigs", "big_keys",
+    "big_sums",
 )  # fmt: skip
 _OF_LEVELS = ("begins", "ends", "targets", "weights", "mass", "in_mass", "map")
 
@@ -198,6 +205,7 @@ class _LevelPlan(StepPlan[StepPlacement]):
         self.arrays = placement.kept(_LevelArrays)
         self.sum_bytes = 8 if wide else 4
         self.block_slots = _WARP_SLOTS * (self._threads // 32)
+        self.chunk_arcs = self.block_slots // 4
         self.shared_bytes = max(self.block_slots * (4 + self.sum_bytes), 4 * _MOST_BINS)
         (part,) = placement.parts
         self.part = part
@@ -248,12 +256,11 @@ class GpuSteps:
         sum_bytes = self._plan.sum_bytes
         masses = {"mass": sum_bytes * n, "in_mass": sum_bytes * n * scores.one_way}
         self._reserve_shared(
-            **dict.fromkeys(("label", "other", "part", "chosen", "order"), 4 * n),
-            **dict.fromkeys(("members", "member_counts", "member_ends"), 4 * n),
-            **dict.fromkeys(("dense", "sparse", "block_list"), 4 * n),
+            **dict.fromkeys(("label", "other", "part", "chosen"), 4 * n),
+            listed=n * max(4 * len(_JOINED), _listed_bytes(wide=wide, one_way=scores.one_way)),
             **dict.fromkeys(("total", "part_total", "other_total"), sum_bytes * n),
             **{f"in_{name}": masses["in_mass"] for name in ("total", "part_total", "other_total")},
-            active=n,
+            active=n + 4,
             grown=n,
             room=8 * n,
             firsts=4 * _MOST_BINS * blocks,
@@ -280,7 +287,8 @@ class GpuSteps:
         self.first = GpuLevel(members, 0, placement.vertex_count, 0, 0, arcs, arcs)
         struct = self._arguments
         struct["number"], struct["smallest"] = struct["chosen"], struct["chosen"]
-        struct["old"] = struct["order"]
+        for number, name in enumerate(_JOINED):
+            struct[name] = int(struct["listed"]) + 4 * n * number
         struct["block_slots"], struct["loops"] = self._plan.block_slots, loops
         struct["is_unit"] = scores.is_unit
         self._plan.arrays.shared["counters"][self._plan.part].fill_bytes(0)
@@ -322,20 +330,22 @@ class GpuSteps:
         struct["count"] = level.vertex_count
         struct["map"] = self._pointer(self._plan.arrays.of(level.number)["map"])
         struct["classes"] = class_count(level.vertex_count, level.bound, MOST_CLASSES)
-        slots = _LEAST_SLOTS
-        while slots < 2 * level.longest:
-            slots *= 2
-        slot_bytes = 4 + self._plan.sum_bytes
-        hubs = min(level.long_rows, _MOST_HUBS, max(1, _MOST_HUB_BYTES // (slots * slot_bytes)))
-        struct["hubs"], struct["hub_slots"] = hubs, slots
+        plan, chunks = self._plan, level.long_chunks
+        slot_bytes, slots = 4 + plan.sum_bytes, 2 * plan.chunk_arcs
+        chunk_bytes = slots * slot_bytes + 4 * plan.chunk_arcs + _LONG_ROW_STATE_BYTES
+        longest = -(-level.longest // plan.chunk_arcs)
+        chunks = min(chunks, max(longest, _MOST_ARENA_BYTES // chunk_bytes))
+        struct["arena_chunks"] = chunks
         self._reserve_shared(
-            hub_keys=4 * hubs * slots,
-            hub_sums=self._plan.sum_bytes * hubs * slots,
-            hub_parts=_PART_BYTES * hubs * (4 * slots // self._plan.block_slots + 1),
+            chunks=4 * level.vertex_count if chunks else 0,
+            arena_keys=4 * slots * chunks,
+            arena_sums=plan.sum_bytes * slots * chunks,
+            arena_used=4 * plan.chunk_arcs * chunks,
+            arena_rows=_LONG_ROW_STATE_BYTES * chunks,
         )
 
     def _measure(self, level: GpuLevel, state: Array) -> None:
-        level.longest, level.long_rows = int(state[Word.LONGEST]), int(state[Word.LONG_ROWS])
+        level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
 
     def _moves(self, level: GpuLevel, rounds: int, *, refines: bool) -> None:
         self._word = first_word(self._word)

@@ -19,6 +19,7 @@ constexpr u32 LIST_ARCS = 16;              // of communities that a thread joins
 constexpr u32 WARP_SLOTS = 512;            // of a warp's table
 constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
 constexpr u32 GROUP_WARPS = 4;             // warps of a block that visit a row together
+constexpr u32 MOST_HUGE = 32;  // communities whose arcs to each other are added up first
 constexpr u32 MOST_CLASSES = 1024;
 // Kinds of rows, the longest first, of which ROW_LONG is the first.
 enum RowKind : u32 { ROW_BLOCK = 1, ROW_GROUP, ROW_WARP, ROW_TINY, KINDS };
@@ -92,6 +93,8 @@ struct LevelCounters {
     u32 members;
     u32 dense;
     u32 blocks;
+    u32 huge;
+    u32 big_members;
     u32 padding;
     ListCounters<MOST_CLASSES, KINDS> lists;
 };
@@ -141,7 +144,8 @@ struct LongRow {
 struct Big {
     u64 begin;
     u64 slots;
-    u64 community;
+    u32 community;
+    u32 member_end;
 };
 
 struct Arguments {
@@ -333,23 +337,24 @@ struct Level {
         if (chunks) atomicAdd(&arguments.counters->chunks, static_cast<u64>(chunks));
     }
 
-    // Bring the rows of the level that count to the visitor of schedule_rows.cuh.
-    template <class Visit, class Counts>
-    __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit, Counts counts) const {
+    // Bring some rows of the level to the visitor of schedule_rows.cuh.
+    template <class RowOf, class Visit>
+    __device__ __forceinline__ void team_visit_rows(bool enters, u64 count, RowOf row_number,
+                                                    Visit visit) const {
         LevelCounters &counters = *arguments.counters;
         const Schedule schedule{enters ? arguments.in_long_rows : arguments.long_rows,
                                 enters ? &counters.in_long_rows : &counters.long_rows};
         const i64 *begins = enters ? arguments.in_begins : arguments.begins;
         const i64 *ends = enters ? arguments.in_ends : arguments.ends;
-        team_each_lane(arguments.count, [&](u32 v, bool is_there) {
-            is_there = is_there && counts(v);
+        team_each_lane(count, [&](u32 i, bool is_there) {
+            const u32 v = is_there ? row_number(i) : 0;
             schedule.warp_bring(is_there ? begins[v] : 0, is_there ? ends[v] : 0, v, visit);
         });
         schedule.team_finish(team, block, true, visit);
     }
     template <class Visit>
     __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit) const {
-        team_visit_arcs(enters, visit, [](u32) { return true; });
+        team_visit_rows(enters, arguments.count, [](u32 v) { return v; }, visit);
     }
     __device__ __forceinline__ void thread_forget_long_rows() const {
         arguments.counters->long_rows = arguments.counters->in_long_rows = 0;

@@ -63,8 +63,9 @@ ARGUMENTS = np.dtype(
 _THREADS = 512
 """Threads of a block: a multiprocessor runs two blocks, and each visits a long row at a time."""
 _WARP_SLOTS = 512
+_MOST_HUGE = 32
 _MOST_BINS = 5 * MOST_CLASSES
-_COUNTERS_BYTES = 6 * 8 + 4 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
+_COUNTERS_BYTES = 6 * 8 + 6 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
 _LONG_ROW_STATE_BYTES = 16
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
@@ -119,7 +120,8 @@ def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
     )
     return f"""constexpr bool ONE_WAY = {str(one_way).lower()};
 {text}
-static_assert(WARP_SLOTS == {_WARP_SLOTS} && VertexLists::MOST_BINS == {_MOST_BINS});
+static_assert(WARP_SLOTS == {_WARP_SLOTS} && MOST_HUGE == {_MOST_HUGE});
+static_assert(VertexLists::MOST_BINS == {_MOST_BINS});
 static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES} && sizeof(Big) == {_BIG_BYTES});
 static_assert(sizeof(LongRow) == {_LONG_ROW_STATE_BYTES});
 static_assert(sizeof(Listed) == {_listed_bytes(wide=wide, one_way=one_way)});
@@ -254,10 +256,11 @@ class GpuSteps:
         in_arcs = 0 if in_rows is None else in_rows.arcs
         arcs = out_rows.arcs + in_arcs
         sum_bytes = self._plan.sum_bytes
+        listed_bytes = _listed_bytes(wide=wide, one_way=scores.one_way)
         masses = {"mass": sum_bytes * n, "in_mass": sum_bytes * n * scores.one_way}
         self._reserve_shared(
             **dict.fromkeys(("label", "other", "part", "chosen"), 4 * n),
-            listed=n * max(4 * len(_JOINED), _listed_bytes(wide=wide, one_way=scores.one_way)),
+            listed=max(4 * len(_JOINED) * (n + _MOST_HUGE), n * listed_bytes),
             **dict.fromkeys(("total", "part_total", "other_total"), sum_bytes * n),
             **{f"in_{name}": masses["in_mass"] for name in ("total", "part_total", "other_total")},
             active=n + 4,
@@ -288,7 +291,7 @@ class GpuSteps:
         struct = self._arguments
         struct["number"], struct["smallest"] = struct["chosen"], struct["chosen"]
         for number, name in enumerate(_JOINED):
-            struct[name] = int(struct["listed"]) + 4 * n * number
+            struct[name] = int(struct["listed"]) + 4 * (n + _MOST_HUGE) * number
         struct["block_slots"], struct["loops"] = self._plan.block_slots, loops
         struct["is_unit"] = scores.is_unit
         self._plan.arrays.shared["counters"][self._plan.part].fill_bytes(0)

@@ -479,12 +479,14 @@ struct Moves : Level {
     }
 
     __device__ __forceinline__ void block_decide(const Units &now) const {
-        const SumTable all = table();
-        for (u32 slot = threadIdx.x; slot < all.slots; slot += blockDim.x) all.clear(slot);
-        if (threadIdx.x == 0) shared.written = 0;
-        __syncthreads();
-        block_visit_large(now);
-        team_visit_rows(now);
+        if (now.begins[ROW_TINY] > now.begins[0]) {
+            const SumTable all = table();
+            for (u32 slot = threadIdx.x; slot < all.slots; slot += blockDim.x) all.clear(slot);
+            if (threadIdx.x == 0) shared.written = 0;
+            __syncthreads();
+            block_visit_large(now);
+            team_visit_rows(now);
+        }
         team_visit_tiny(now);
     }
 

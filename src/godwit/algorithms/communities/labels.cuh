@@ -512,8 +512,8 @@ struct Labels {
         warp_count(block, VISITED, visited);
     }
     __device__ __forceinline__ void block_list(u32 parity, u64 start, u32 *shared) const {
-        lists().block_list(team, parity, shared, [&](u32 v, auto place_of) {
-            arguments.order[place_of(bin_of(v, start), chunks_of(arcs_of(v)))] = v;
+        lists().block_list(team, parity, shared, [&](u32 v, const VertexLists::Places &places) {
+            arguments.order[places.take(bin_of(v, start), chunks_of(arcs_of(v)))] = v;
         });
     }
 

@@ -148,7 +148,23 @@ struct Lists {
         __syncthreads();
         return visited;
     }
-    // List them: call put(v, place_of), which calls place_of(bin, chunks) for the place of the vertex.
+    // Places in the list, in shared memory: the next one of each bin; of LONG ones the first.
+    struct Places {
+        const Lists &lists;
+        u32 *next;
+
+        // Take a place for a vertex whose row has so many chunks.
+        __device__ __forceinline__ u32 take(u32 bin, u32 row_chunks) const {
+            if (bin % KINDS != ROW_LONG) return atomicAdd(next + bin, 1u);
+            // One atomic counts rows and chunks, so rows lie in the order of their chunks.
+            const u64 before = atomicAdd(lists.counters->long_rows + bin / KINDS,
+                                         u64{1} << 32 | static_cast<u64>(row_chunks));
+            const u32 place = next[bin] + static_cast<u32>(before >> 32);
+            lists.chunks[place] = static_cast<u32>(before);
+            return place;
+        }
+    };
+    // List them: call put(v, places), which takes a place for the vertex.
     template <class Put>
     __device__ __forceinline__ void block_list(const Team &team, u32 parity, u32 *shared,
                                                Put put) const {
@@ -171,17 +187,8 @@ struct Lists {
             for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x)
                 counters->bins[parity ^ 1][bin] = 0;
         __syncthreads();
-        block_active(team, [&](u32 v) {
-            put(v, [&](u32 bin, u32 row_chunks) {
-                if (bin % KINDS != ROW_LONG) return atomicAdd(shared + bin, 1u);
-                // One atomic counts rows and chunks, so rows lie in the order of their chunks.
-                const u64 before = atomicAdd(counters->long_rows + bin / KINDS,
-                                             u64{1} << 32 | static_cast<u64>(row_chunks));
-                const u32 place = shared[bin] + static_cast<u32>(before >> 32);
-                chunks[place] = static_cast<u32>(before);
-                return place;
-            });
-        });
+        const Places places{*this, shared};
+        block_active(team, [&](u32 v) { put(v, places); });
     }
 };
 

@@ -604,7 +604,7 @@ struct Moves : Level {
     }
     __device__ __forceinline__ void block_list() const {
         lists().block_list(team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes),
-                           [&](u32 v, auto place_of) {
+                           [&](u32 v, const VertexLists::Places &places) {
                                const Row row = Level::row_of(v);
                                Listed listed{};
                                listed.v = v;
@@ -617,7 +617,7 @@ struct Moves : Level {
                                    listed.set_in(row.in_begin, row.leaving, arguments.in_mass[v]);
                                const u32 bin =
                                    class_of(listed.id, start) * KINDS + kind_of(row.arcs);
-                               arguments.listed[place_of(bin, chunks_of(row.arcs))] = listed;
+                               arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
                            });
     }
 

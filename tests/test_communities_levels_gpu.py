@@ -114,6 +114,12 @@ class TestEmulated:
         check(gw.louvain, graph, "cuda:0", gpu=SMALL_TABLES)
         check(gw.louvain, graph, "cuda:0", resolution=0.0, gpu=SMALL_TABLES)
 
+    # Moves leave communities that are not connected; levels are even in number, and odd.
+    @pytest.mark.parametrize(("rows", "seed"), [(8, 138), (12, 122)])
+    def test_communities_are_divided(self, rows: int, seed: int) -> None:
+        graph = gw.generators.road(rows, seed=seed)
+        check(gw.louvain, graph, "cuda:0", seed=1)
+
     def test_objectives(self) -> None:
         graph = gw.generators.rmat(7, 5, seed=2)
         one_way = gw.generators.rmat(7, 5, seed=2, symmetrize=False, weights=(0, 3))

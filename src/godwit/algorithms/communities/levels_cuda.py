@@ -75,6 +75,8 @@ _MOST_ARENA_BYTES = 1 << 26
 """Upper limit of the tables of long rows, unless one alone is larger; rounds begin with their clearing."""
 _JOINED = ("members", "member_counts", "member_ends", "dense", "sparse", "block_list", "old")
 """Words by vertex that aggregation has where the list of vertices is otherwise."""
+_EXCHANGED = (("label", "other"), ("total", "other_total"), ("in_total", "in_other_total"))
+"""Arrays that change places whenever communities go to another level."""
 
 
 class Phase(IntEnum):
@@ -464,9 +466,7 @@ class GpuSteps:
         struct["above_count"], struct["lifts"] = above_count, lifts
         struct["names"] = level.vertex_count if lifts else above_count
         self._run(Phase.RENAME_CLEAR)
-        for one, other in (
-            ("label", "other"), ("total", "other_total"), ("in_total", "in_other_total"),
-        ):  # fmt: skip
+        for one, other in _EXCHANGED:
             struct[one], struct[other] = struct[other].copy(), struct[one].copy()
 
     def lift(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
@@ -532,7 +532,8 @@ class GpuSteps:
         return self._of("other")
 
     def _of(self, name: str) -> DeviceArray:
-        """Return the array that a member of the arguments points to."""
+        """Return the array that a member of the arguments, one of those exchanged, points to."""
         pointer = int(self._arguments[name])
-        other = name.replace("label", "other").replace("total", "other_total")
-        return self._plan.array(name if self._pointer(name) == pointer else other)
+        pair = next(pair for pair in _EXCHANGED if name in pair)
+        (found,) = (one for one in pair if self._pointer(one) == pointer)
+        return self._plan.array(found)

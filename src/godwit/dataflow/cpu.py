@@ -67,6 +67,7 @@ class HostSpace:
 
     kind = "host"
     stream = None
+    copy_bytes = 0
 
     def __init__(self, limit_bytes: int | None = None, memory: Any = None) -> None:
         self._lock = threading.Lock()

@@ -19,7 +19,13 @@ from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver, gpu_arrays, memory
 from godwit.runtime.cuda.copies import CopyTimes, StagingThreads
-from godwit.runtime.cuda.events import EventGroup, event_pool, native_stream, record_event
+from godwit.runtime.cuda.events import (
+    EventGroup,
+    event_pool,
+    native_stream,
+    record_event,
+    waits_of,
+)
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.memory import (
     Pool,
@@ -38,6 +44,7 @@ _PORTABLE = 0x01
 class _Pooled:
     """Memory whose blocks come from a pool."""
 
+    copy_bytes = 8 << 20
     index: int | None
     _pool: Pool
 
@@ -93,6 +100,7 @@ class GpuSpace(_Pooled):
         self.index = index
         self.stream: Any = gpu_arrays.take_stream(index)
         self._native = native_stream(self.stream)
+        waits_of.pop(self._native, None)  # of the stream's former user
         self._events = event_pool(index)
         self._transport: Transport = transport
         self._trace = trace

@@ -341,7 +341,7 @@ def test_a_small_message_takes_few_calls() -> None:
         calls = {name: count / 20 for name, count in machine.calls.items()}
         assert calls.pop("cudaMemcpyPeerAsync") == 1
         assert calls.pop("cudaEventRecord") == 1
-        assert calls.pop("cudaStreamQuery") == 2
+        assert calls.pop("cudaStreamQuery") <= 2
         assert calls.pop("cudaEventQuery") < 1.25
         assert sum(calls.values()) < 0.5
         turns.close()
@@ -407,18 +407,17 @@ def test_the_end_of_a_message_does_not_wait_for_more_buffers() -> None:
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
             link = gw.Link(*context.endpoints, packet_bytes=PACKET)
-            array = source_array(machine, context, "cuda:0", 18 * PACKET // 4)
+            array = source_array(machine, context, "cuda:0", 36 * PACKET // 4)
             future = link.send(array)
             turns = iter(link)
-            segments = [next(turns)]
-            assert link.statistics.segments == 16
-            segments[0].release()
-            assert link.statistics.segments == 16  # of four free buffers, one copy fills all
+            for _ in range(3):
+                next(turns).release()
+                assert link.statistics.segments == link.buffers == 32
             next(turns).release()
-            assert link.statistics.segments == 18
+            assert link.statistics.segments == 36
             future.wait(60)
             link.shutdown()
-            assert len(list(turns)) == 16
+            assert len(list(turns)) == 32
         assert machine.faults == []
 
 
@@ -426,19 +425,45 @@ def test_what_is_asked_for_does_not_wait_for_more_buffers() -> None:
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
             link = gw.Link(*context.endpoints, packet_bytes=PACKET)
-            link.send(source_array(machine, context, "cuda:0", 40 * PACKET // 4))
+            link.send(source_array(machine, context, "cuda:0", 80 * PACKET // 4))
             turns = iter(link)
-            segments = [next(turns).hold() for _ in range(15)]
+            segments = [next(turns).hold() for _ in range(link.buffers - 1)]
             for segment in segments[:2]:
                 segment.release()
-            assert link.statistics.segments == 16
+            assert link.statistics.segments == link.buffers
             segments.append(next(turns).hold())
-            segments.append(next(turns).hold())  # nothing else has arrived
-            assert link.statistics.segments == 18
+            segments.append(next(turns).hold())  # nothing else had arrived
+            assert link.statistics.segments == link.buffers + 2
             for segment in segments:
                 segment.release()
             link.shutdown()
-            assert len(list(turns)) == 40 - 17
+            assert len(list(turns)) == 80 - len(segments)
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_buffer_is_released_in_the_stream_that_its_thread_uses(seed: int) -> None:
+    """In a stream of the user's, too: kernels there read late, and a copy fills many buffers at once."""
+    count = 100 * PACKET // 4
+    with pretended_gpus(PEERS, seed, delay_s=1e-3) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            array = source_array(machine, context, "cuda:0", count)
+            with link:
+                link.send(array)
+            seen: list[Any] = []
+            with driver.entered(1):
+                own = sys.modules["cupy"].cuda.Stream()
+            for number, segment in enumerate(link):
+                late = own if number % 3 == seed % 3 else link.target.stream
+                if late is own:
+                    segment.wait()
+                with driver.entered(1), late:
+                    machine.launch(late, lambda part=segment.array: seen.append(part.host.copy()))
+                    segment.release()
+            machine.drain()
+            found = np.sort(np.concatenate(seen))
+            assert found.tolist() == list(range(7, 7 + count))
         assert machine.faults == []
 
 

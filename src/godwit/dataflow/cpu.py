@@ -143,6 +143,10 @@ class HostSpace:
         """Return an event that is done."""
         return READY
 
+    def is_current(self) -> bool:
+        """Return False: the host has no stream."""
+        return False
+
     def lane(self) -> HostLane:
         """Return a new lane."""
         return HostLane()

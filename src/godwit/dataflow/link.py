@@ -43,8 +43,9 @@ DEFAULT_PACKET_BYTES = 16 << 20
 with 4 MiB), and 54.5 of 55 to and from the host."""
 DEFAULT_BUFFERS = 3
 """Default receive buffers: one is read, one is filled, one waits until its result has been sent. Links that
-copy several packets at a time have more, for two such copies."""
-_MOST_DEFAULT_BUFFERS = 16
+copy several packets at a time have more, for two such copies; but not the outputs of routers, which would
+take as many segments from each other."""
+_MOST_DEFAULT_BUFFERS = 32
 _MOST_BYTES = 1 << 40
 _MOST_BUFFERS = 1 << 10
 _FEWEST_AHEAD = 4
@@ -83,7 +84,7 @@ class Link:
     :param target: the receiver; routers create their own links
     :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
     :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
-        another is sent on meanwhile; None for 3, or up to 16 of small packets between GPUs and to and from
+        another is sent on meanwhile; None for 3, or up to 32 for small packets between GPUs and to and from
         them, several of which are copied at a time
     :param copies: if True, segments are copied even where the receiver could read the sender's memory
     :ivar name: source and target, for messages
@@ -140,11 +141,12 @@ class Link:
             packet = DEFAULT_PACKET_BYTES if packet_bytes is None else packet_bytes
             packet = as_count(packet, "packet_bytes", 1, _MOST_BYTES)
             limit = context.limit_bytes(target)
-            copy_bytes = target.space.copy_bytes if limit is None else 0
+            copy_bytes = 0
+            if limit is None and not self._is_routers:
+                copy_bytes = min(source.space.copy_bytes, target.space.copy_bytes)
             if buffers is None:
-                buffers = DEFAULT_BUFFERS
-                if not self._is_routers:  # a receiver would take as many from the others
-                    buffers = max(buffers, min(4 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
+                buffers = min(2 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS)
+                buffers = max(buffers, DEFAULT_BUFFERS)
             if limit is not None and packet > limit:
                 raise TopologyError(
                     f"packets of {packet:,} bytes do not fit in the pool of {limit:,} bytes of {target}"
@@ -440,12 +442,15 @@ class Link:
         stream waits for it.
         """
         stream, receiver = self.target.space.stream, self.receiver
+        awaited: tuple[Event, ...] = ()  # of one copy that brought several segments
         while True:
             # A segment that has been taken already needs no future.
             segment = None if receiver is None else receiver.next_arrived()
             if segment is not None:
-                for event in segment.events:
-                    event.wait() if stream is None else event.wait_on(stream)
+                if segment.events is not awaited:
+                    awaited = segment.events
+                    for event in awaited:
+                        event.wait() if stream is None else event.wait_on(stream)
             else:
                 pending = self.receive()
                 try:

@@ -216,15 +216,15 @@ class Offer:
         """Number of segments that no receiver has claimed; without any the offer is stale."""
         return len(self._token)
 
-    def claim(self) -> Segment | None:
-        """Claim and return the segment; None if another receiver has, since popping the token is atomic."""
+    def claim(self, most: int) -> list[Segment]:
+        """Claim the segment, unless another receiver has: popping the only token is atomic."""
         try:
             self._token.pop()
         except IndexError:
-            return None
+            return []
         segment, self._segment = self._segment, None  # stale offers keep no memory
         assert segment is not None
-        return segment if self.is_only else segment.copy_for_other()
+        return [segment if self.is_only else segment.copy_for_other()]
 
     def may_wait(self, free: int) -> bool:
         """Return True if the receiver may claim later, when more buffers than these are free."""
@@ -250,12 +250,13 @@ class MessageOffer:
         """Number of segments that have not been claimed."""
         return self.message.segments_left + (self._next is not None)
 
-    def claim(self) -> Segment | None:
-        """Claim and return the next segment; with the receiver's lock."""
-        segment, self._next = self._next, None
-        if self.message.segments_left:
-            self._next = self.message.cut()
-        return segment
+    def claim(self, most: int) -> list[Segment]:
+        """Claim and return the next segments; with the receiver's lock."""
+        message, segments = self.message, [self._next] if self._next is not None else []
+        while message.segments_left and len(segments) < most:
+            segments.append(message.cut())
+        self._next = message.cut() if message.segments_left else None
+        return segments
 
     def may_wait(self, free: int) -> bool:
         """Return True if the receiver may claim later, when more buffers than these are free.
@@ -303,17 +304,17 @@ class Slot:
     :ivar segment: segment that it was taken for
     :ivar users: number of users: the endpoint that received the segment, and messages that send it on
     :ivar read: events of former users of this segment
-    :ivar after: events after which the buffer may be overwritten
+    :ivar several: of the last copy that filled this slot and others behind it, its array and theirs
     """
 
     __slots__ = (
+        "_after",
         "_view",
-        "_views",
-        "after",
         "offset",
         "read",
         "receiver",
         "segment",
+        "several",
         "stretch",
         "taken_s",
         "users",
@@ -326,11 +327,27 @@ class Slot:
         self.segment: Segment | None = None
         self.users = 0
         self.read: tuple[Event, ...] = ()
-        self.after: tuple[Event, ...] = ()
+        self._after: tuple[Event, ...] | None = ()
         self.taken_s = 0.0  # for the trace
-        # Arrays of the last segment, and of the last copy that filled several slots from this one on.
-        self._view: Any = None
-        self._views: Any = None
+        self._view: Any = None  # the array of the last segment
+        self.several: tuple[Any, list[Any]] | None = None
+
+    @property
+    def after(self) -> tuple[Event, ...]:
+        """Events after which the buffer may be overwritten.
+
+        Invariant: a slot that was released after what the endpoint's stream held then, and that may be
+        filled with others, has no event yet. One that is recorded later in this stream stands for the
+        release, too, so that one event is enough for all slots that one copy fills.
+        """
+        if self._after is None:
+            self._after = (self.receiver.space.record_event(),)
+        return self._after
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """True if no event stands for its release yet."""
+        return self._after is None
 
     def view(self, dtype: Any, shape: tuple[int, ...], nbytes: int) -> Any:
         """Return an array in its memory; mostly the same as the last time."""
@@ -345,13 +362,6 @@ class Slot:
             other.stretch is self.stretch
             and other.offset == self.offset + self.receiver.packet_bytes
         )
-
-    def view_of_several(self, dtype: Any, shape: tuple[int, ...], nbytes: int) -> Any:
-        """Return an array in its memory and in that of the slots behind it."""
-        view = self._views
-        if view is None or view.dtype != dtype or view.shape != shape:
-            view = self._views = self.stretch.view(self.offset, dtype, shape, nbytes)
-        return view
 
     def hold(self) -> None:
         """Add a user, while another one stays."""
@@ -380,16 +390,22 @@ class Slot:
         if segment.message is not None:
             segment.message.release(events)
         elif segment.has_arrived:
-            self.after = events
+            self._after = events or None
         else:
-            self.after = (*segment.events, *events)
+            self._after = (*segment.events, *events)
         receiver._free.append(self)
         if (receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
 
+    def wait(self) -> None:
+        """Wait for its users; the dataflow has ended."""
+        with ExitStack() as stack:  # waits for all, even if some raise
+            for event in (*self.read, *self.after):
+                stack.callback(event.wait)
+
     def close(self) -> None:
         """Free its memory."""
-        self._view = self._views = self.segment = None
+        self._view = self.several = self.segment = None
         self.stretch.close()
 
 
@@ -526,12 +542,19 @@ class Receiver:
             self.match()
 
     def _make_slots(self) -> list[Slot]:
-        slots: list[Slot] = []
-        while len(slots) < self.buffers:
-            count = min(self._neighbours, self.buffers - len(slots))
-            stretch = Stretch(self.space, count * self.packet_bytes)
-            slots += [Slot(self, stretch, index * self.packet_bytes) for index in range(count)]
-        return slots
+        packet = self.packet_bytes
+        return [
+            Slot(self, stretch, offset)
+            for nbytes in self.block_bytes()
+            for stretch in [Stretch(self.space, nbytes)]
+            for offset in range(0, nbytes, packet)
+        ]
+
+    def block_bytes(self) -> list[int]:
+        """Return the sizes of the blocks of memory that hold its buffers."""
+        whole, rest = divmod(self.buffers, self._neighbours)
+        counts = [self._neighbours] * whole + [rest] * bool(rest)
+        return [count * self.packet_bytes for count in counts]
 
     @property
     def has_begun(self) -> bool:
@@ -632,7 +655,7 @@ class Receiver:
         """
         taken: list[Offer | MessageOffer] = []
         run: list[Segment] = []
-        message: Any = None
+        message: Message | None = None
         try:
             with self._lock:
                 if offers:
@@ -644,20 +667,22 @@ class Receiver:
                 try:
                     while self._free and self._offers and self._may_take(self._offers[0][2]):
                         offer = self._offers[0][2]
-                        segment = offer.claim()
+                        segments = offer.claim(len(self._free))
                         if not offer.segments_left:
                             heappop(self._offers)
-                        if segment is None:
+                        if not segments:
                             continue
                         if not offer.segments_left:
                             taken.append(offer)
-                        if run and not (message is offer.message and run[-1].ends_at(segment)):
+                        for segment in segments:
+                            segment.receiver, segment.slot = self, self._take_slot()
+                        if message is offer.message and run[-1].ends_at(segments[0]):
+                            run += segments
+                            continue
+                        if message is not None:
                             self._begin(message, run)
-                            run = []
-                        message = offer.message
-                        segment.receiver, segment.slot = self, self._take_slot()
-                        run.append(segment)
-                    if run:
+                        message, run = offer.message, segments
+                    if message is not None:
                         self._begin(message, run)
                 finally:
                     self._is_matching = False
@@ -730,9 +755,7 @@ class Receiver:
         """Copy consecutive segments, as many at a time as lie in buffers that are neighbours."""
         most = 1
         if len(run) > 1 and run[0].rows * array.nbytes == self.packet_bytes * len(array):
-            most = min(
-                self._neighbours, message.at_once
-            )  # segments fill their buffers, but for the last
+            most = min(self._neighbours, message.at_once)  # all but the last fill their buffers
         at = 0
         while at < len(run):
             end = at + 1
@@ -750,17 +773,16 @@ class Receiver:
         """Start one copy of segments into their buffers, which are neighbours."""
         first: Slot = copied[0].slot
         dtype, shape, nbytes = array.dtype, array.shape, array.nbytes
-        events = first.after
         if len(copied) == 1:
+            events = first.after
             view = copied[0].array = first.view(dtype, shape, nbytes)
             after = message.after + events
         else:
-            view = first.view_of_several(dtype, shape, nbytes)
-            row_bytes = nbytes // shape[0]
-            for segment in copied:
-                rows = segment.rows
-                segment.array = segment.slot.view(dtype, (rows, *shape[1:]), rows * row_bytes)
-            after = latest((*message.after, *(event for one in copied for event in one.slot.after)))
+            events = self._after_releases(copied)
+            view, parts = self._views_of(first, copied, dtype, shape, nbytes)
+            for segment, part in zip(copied, parts, strict=True):
+                segment.array = part
+            after = latest((*message.after, *events))
         if nbytes:
             event = lane.copy(array, view, after)
             self._keep(event, array)
@@ -769,12 +791,48 @@ class Receiver:
             segment.events = events
         message.finished(events, len(copied))
 
+    def _after_releases(self, copied: list[Segment]) -> tuple[Event, ...]:
+        """Return the events after which the buffers of some segments may be overwritten."""
+        events: list[Event] = []
+        recorded: tuple[Event, ...] = ()
+        for segment in copied:
+            slot: Slot = segment.slot
+            if slot.is_unrecorded:
+                recorded = recorded or (self.space.record_event(),)
+            else:
+                events += slot.after
+        return (*events, *recorded)
+
+    def _views_of(
+        self, first: Slot, copied: list[Segment], dtype: Any, shape: tuple[int, ...], nbytes: int
+    ) -> tuple[Any, list[Any]]:
+        """Return the array of neighbouring buffers, and that of each; mostly the same as the last time."""
+        several = first.several
+        if several is not None and several[0].dtype == dtype and several[0].shape == shape:
+            return several
+        row_bytes = nbytes // shape[0]
+        parts = [
+            segment.slot.view(dtype, (segment.rows, *shape[1:]), segment.rows * row_bytes)
+            for segment in copied
+        ]
+        first.several = several = first.stretch.view(first.offset, dtype, shape, nbytes), parts
+        return several
+
     def give_back(self, segment: Segment, stream: Any) -> None:
         """Release the buffer of a segment after the work that a stream holds now."""
         with self._lock:  # two threads may release it
             slot, segment.slot = segment.slot, None
-        if slot is not None:
+        if slot is None:
+            return
+        is_only = slot.users == 1 and not slot.read and segment.message is None
+        if stream is None and is_only and segment.has_arrived and self._records_late():
+            slot.release(())
+        else:
             slot.release((self.space.record_event(stream),))
+
+    def _records_late(self) -> bool:
+        """Return True if a release need not record an event; see :attr:`Slot.after`."""
+        return self._neighbours > 1 and self.space.is_current()
 
     def share(self, segment: Segment) -> Slot | Message | None:
         """Add a user to a segment's buffer, or to the message that it is read in place of; return that.
@@ -835,11 +893,10 @@ class Receiver:
     def wait_all(self) -> None:
         """Wait for all users of the buffers; the dataflow has ended, so no copy begins later."""
         with self._lock:
-            events = [event for slot in self._slots for event in slot.after]
-            events += [event for slot in self._slots for event in slot.read]
+            slots = list(self._slots)
         with ExitStack() as stack:  # waits for all, even if some raise
-            for event in events:
-                stack.callback(event.wait)
+            for slot in slots:
+                stack.callback(slot.wait)
 
     def close(self) -> None:
         """Free the buffers; nothing may be using them. A second call has no effect."""

@@ -146,6 +146,9 @@ class Space(Protocol):
     def record_event(self, stream: Any = None) -> Event:
         """Record an event in a stream; by default in the endpoint's."""
 
+    def is_current(self) -> bool:
+        """Return True if what the calling thread puts into the current stream is in the endpoint's, too."""
+
     def lane(self) -> Lane:
         """Return a new :class:`Lane`, which copies arrays into this memory."""
 

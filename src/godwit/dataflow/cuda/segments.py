@@ -44,7 +44,6 @@ _PORTABLE = 0x01
 class _Pooled:
     """Memory whose blocks come from a pool."""
 
-    copy_bytes = 8 << 20
     index: int | None
     _pool: Pool
 
@@ -88,6 +87,7 @@ class GpuSpace(_Pooled):
 
     kind = "cuda"
     index: int
+    copy_bytes = 16 << 20
 
     def __init__(
         self,
@@ -141,6 +141,10 @@ class GpuSpace(_Pooled):
             other = record_event(current, self.index)
         return other if event is READY else EventGroup((event, other))
 
+    def is_current(self) -> bool:
+        """Return True if CuPy's current stream of the calling thread is the endpoint's."""
+        return gpu_arrays.current_stream(self.index) is self.stream
+
     def lane(self) -> GpuLane:
         """Return a new lane into this GPU's memory."""
         return GpuLane(self.index, self._staging, self._transport, _times(self._trace))
@@ -175,6 +179,7 @@ class PinnedSpace(_Pooled):
     kind = "host"
     index = None
     stream = None
+    copy_bytes = 4 << 20
 
     def __init__(
         self, limit_bytes: int | None = None, memory: Any = None, trace: Any = None
@@ -200,6 +205,10 @@ class PinnedSpace(_Pooled):
     def record_event(self, stream: Any = None) -> Event:
         """Return an event that is done; a stream of a GPU must be given."""
         return READY if stream is None else record_event(stream, None)
+
+    def is_current(self) -> bool:
+        """Return False: the host has no stream."""
+        return False
 
     def lane(self) -> PinnedLane:
         """Return a new lane into page-locked memory."""

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import sys
 import threading
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -441,29 +442,57 @@ def test_what_is_asked_for_does_not_wait_for_more_buffers() -> None:
         assert machine.faults == []
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_buffer_is_released_in_the_stream_that_its_thread_uses(seed: int) -> None:
-    """In a stream of the user's, too: kernels there read late, and a copy fills many buffers at once."""
-    count = 100 * PACKET // 4
-    with pretended_gpus(PEERS, seed, delay_s=1e-3) as machine:
+@pytest.mark.parametrize("how", ["loop", "own stream", "future", "passed on"])
+@pytest.mark.parametrize("messages", [1, 100])
+def test_neighbours_are_not_written_to_before_the_first_of_them_is_read(
+    how: str, messages: int
+) -> None:
+    """A kernel still reads one buffer, however it was released, of which a copy fills one or several."""
+    rows = PACKET // 4
+    count = 100 * rows
+    with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
             link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            down = gw.Link(link.target, context.host, packet_bytes=PACKET)
             array = source_array(machine, context, "cuda:0", count)
             with link:
-                link.send(array)
-            seen: list[Any] = []
-            with driver.entered(1):
-                own = sys.modules["cupy"].cuda.Stream()
-            for number, segment in enumerate(link):
-                late = own if number % 3 == seed % 3 else link.target.stream
-                if late is own:
-                    segment.wait()
-                with driver.entered(1), late:
-                    machine.launch(late, lambda part=segment.array: seen.append(part.host.copy()))
+                for first in range(0, count, count // messages):
+                    link.send(array[first : first + count // messages])
+            stream = link.target.stream
+            gate, seen = threading.Event(), [0]
+            with link.target.space.entered():
+                turns = iter(link)
+                segment = link.receive().wait_on(stream) if how == "future" else next(turns)
+                if how == "passed on":
+                    down.send(segment)
+                with contextlib.ExitStack() as stack:
+                    if how == "own stream":
+                        segment.wait()
+                        stream = stack.enter_context(sys.modules["cupy"].cuda.Stream())
+                    part = segment.array
+                    machine.launch(stream, lambda: gate.wait(60))
+                    machine.launch(stream, lambda: seen.extend(part.host))
                     segment.release()
+                if how == "passed on":
+                    down.receive().wait(60).release()
+                assert sum(len(segment) for segment in turns) == count - rows
+            time.sleep(0.05)  # for copies that do not wait
+            gate.set()
             machine.drain()
-            found = np.sort(np.concatenate(seen))
-            assert found.tolist() == list(range(7, 7 + count))
+            assert seen[1:] == list(range(7, 7 + rows))
+        assert machine.faults == []
+
+
+def test_a_thread_that_waits_gets_the_first_buffer_that_is_released() -> None:
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            link.send(source_array(machine, context, "cuda:0", 80 * PACKET // 4))
+            held = [link.receive().wait(60) for _ in range(link.buffers)]
+            pending = link.receive()
+            assert link.statistics.segments == link.buffers
+            held[0].release()
+            assert pending.wait(60).offset == link.buffers * PACKET // 4
         assert machine.faults == []
 
 

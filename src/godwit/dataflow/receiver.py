@@ -11,6 +11,10 @@ one claimed segment and has users: the endpoint that received it, until it relea
 send it on, until these have been read. The copy into a buffer waits for the events of all former users, so
 a buffer may be released while kernels still read it. Where a segment is read in place, its message has
 these users.
+
+A copy costs the host more than it takes a small packet to arrive. Buffers of small packets are therefore
+*neighbours* in memory; one copy fills several of them with consecutive segments, and they may wait for each
+other until it does (:meth:`Receiver.may_wait`).
 """
 
 from __future__ import annotations

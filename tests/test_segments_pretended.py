@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ from pretend_cupy import Array
 PEERS = np.ones((2, 2), bool)
 STRANGERS = np.eye(2, dtype=bool)
 PACKET = 4096
+LARGE = 64 << 10
 
 ENDS = ["host", "cuda:0", "cuda:1"]
 
@@ -359,7 +361,9 @@ def test_small_packets_are_copied_several_at_a_time(source: str, target: str, ro
     packets = 64
     with pretended_gpus(PEERS, rows) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
-            link = gw.Link(at(context, sender), at(context, target), packet_bytes=PACKET)
+            link = gw.Link(
+                at(context, sender), at(context, target), packet_bytes=PACKET, buffers=32
+            )
             array = source_array(machine, context, source, packets * rows - 1)
             row = array if rows == PACKET // 4 else None
             with context.workers() as workers:
@@ -380,7 +384,7 @@ def test_segments_that_end_within_a_row_of_buffers_are_not_neighbours() -> None:
     """Rows of 12 bytes leave a gap at the end of each packet."""
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
-            link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
             array = source_array(machine, context, "cuda:0", 3 * 5000).reshape(5000, 3)
             with context.workers() as workers:
                 workers.start(link.source, link.send, array)
@@ -394,12 +398,39 @@ def test_segments_that_end_within_a_row_of_buffers_are_not_neighbours() -> None:
 
 def test_buffers_in_limited_memory_are_no_more_than_before() -> None:
     with pretended_gpus(PEERS) as machine:
-        with gw.Context(["cuda:0"], memory_bytes={"cuda:0": 3 * PACKET}) as context:
-            link = gw.Link(context.host, context.endpoints[0], packet_bytes=PACKET)
+        with gw.Context(["cuda:0"], memory_bytes={"cuda:0": 3 * LARGE}) as context:
+            link = gw.Link(context.host, context.endpoints[0], packet_bytes=LARGE)
             assert link.buffers == 3
             with link:
-                link.send(np.arange(5 * PACKET, dtype=np.int32))
-            assert received(machine, link) == list(range(5 * PACKET))
+                link.send(np.arange(2 * LARGE, dtype=np.int32))
+            assert received(machine, link) == list(range(2 * LARGE))
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("ends", list(itertools.permutations(ENDS, 2)), ids="-".join)
+@pytest.mark.parametrize(
+    ("packet", "of_host", "of_gpus"),
+    [(4096, 3, 3), (LARGE, 32, 32), (4 << 20, 4, 16), (16 << 20, 3, 4)],
+)
+def test_buffers_by_default_suit_what_is_copied_at_once(
+    ends: tuple[str, str], packet: int, of_host: int, of_gpus: int
+) -> None:
+    with pretended_gpus(PEERS), gw.Context(["cuda:0", "cuda:1"]) as context:
+        link = gw.Link(*(at(context, end) for end in ends), packet_bytes=packet)
+        assert link.buffers == (of_host if "host" in ends else of_gpus)
+
+
+@pytest.mark.parametrize("source", ["locked", "cuda:0"])
+def test_large_packets_arrive_in_order_over_a_link_as_it_is_by_default(source: str) -> None:
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            sender = at(context, "host" if source == "locked" else source)
+            link = gw.Link(sender, context.endpoints[1], packet_bytes=LARGE)
+            array = source_array(machine, context, source, 50 * LARGE // 4 - 5)
+            with link:
+                link.send(array)
+            assert received(machine, link) == list(range(7, 7 + len(array)))
+            assert machine.copies < 50 / 2
         assert machine.faults == []
 
 
@@ -407,7 +438,7 @@ def test_the_end_of_a_message_does_not_wait_for_more_buffers() -> None:
     """Its sender may wait for it, in the thread that receives, too."""
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
-            link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
             array = source_array(machine, context, "cuda:0", 36 * PACKET // 4)
             future = link.send(array)
             turns = iter(link)
@@ -425,7 +456,7 @@ def test_the_end_of_a_message_does_not_wait_for_more_buffers() -> None:
 def test_what_is_asked_for_does_not_wait_for_more_buffers() -> None:
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
-            link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
             link.send(source_array(machine, context, "cuda:0", 80 * PACKET // 4))
             turns = iter(link)
             segments = [next(turns).hold() for _ in range(link.buffers - 1)]
@@ -452,7 +483,7 @@ def test_neighbours_are_not_written_to_before_the_first_of_them_is_read(
     count = 100 * rows
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
-            link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
             down = gw.Link(link.target, context.host, packet_bytes=PACKET)
             array = source_array(machine, context, "cuda:0", count)
             with link:
@@ -486,7 +517,7 @@ def test_neighbours_are_not_written_to_before_the_first_of_them_is_read(
 def test_a_thread_that_waits_gets_the_first_buffer_that_is_released() -> None:
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:
-            link = gw.Link(*context.endpoints, packet_bytes=PACKET)
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
             link.send(source_array(machine, context, "cuda:0", 80 * PACKET // 4))
             held = [link.receive().wait(60) for _ in range(link.buffers)]
             pending = link.receive()
@@ -559,7 +590,7 @@ def test_contexts_leave_nothing_behind() -> None:
         for _ in range(10):
             with gw.Context(["cuda:0", "cuda:1"]) as context:
                 up = gw.Link(context.host, context.endpoints[0], packet_bytes=PACKET)
-                across = gw.Link(*context.endpoints, packet_bytes=PACKET)
+                across = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
                 with up:
                     up.send(np.arange(50_000, dtype=np.int32))
                 assert sum(len(segment) for segment in up if not segment.release()) == 50_000

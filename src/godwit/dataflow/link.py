@@ -46,6 +46,9 @@ DEFAULT_BUFFERS = 3
 copy several packets at a time have more, for two such copies; but not the outputs of routers, which would
 take as many segments from each other."""
 _MOST_DEFAULT_BUFFERS = 32
+_LEAST_COPIED_TOGETHER = 64 << 10
+"""Smaller packets mostly bring messages of one packet. With many buffers their two threads got into each
+other's way: a message took twice as long."""
 _MOST_BYTES = 1 << 40
 _MOST_BUFFERS = 1 << 10
 _FEWEST_AHEAD = 4
@@ -84,8 +87,8 @@ class Link:
     :param target: the receiver; routers create their own links
     :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
     :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
-        another is sent on meanwhile; None for 3, or up to 32 for small packets between GPUs and to and from
-        them, several of which are copied at a time
+        another is sent on meanwhile; None for 3, or up to 32 for packets of 64 KiB and more between GPUs
+        and to and from them, several of which are copied at a time
     :param copies: if True, segments are copied even where the receiver could read the sender's memory
     :ivar name: source and target, for messages
     :ivar receiver: its end; None if the target is a router
@@ -145,8 +148,9 @@ class Link:
             if limit is None and not self._is_routers:
                 copy_bytes = min(source.space.copy_bytes, target.space.copy_bytes)
             if buffers is None:
-                buffers = min(2 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS)
-                buffers = max(buffers, DEFAULT_BUFFERS)
+                buffers = DEFAULT_BUFFERS
+                if packet >= _LEAST_COPIED_TOGETHER:
+                    buffers = max(buffers, min(2 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
             if limit is not None and packet > limit:
                 raise TopologyError(
                     f"packets of {packet:,} bytes do not fit in the pool of {limit:,} bytes of {target}"
@@ -382,7 +386,7 @@ class Link:
         for group in groups:
             offer = Offer(segment, message, -priority, tuple(group), not further)
             # Those with most room first: one that always has some would take all, and others idle.
-            for receiver in sorted(group, key=Receiver.load):
+            for receiver in sorted(group, key=Receiver.load) if len(group) > 1 else group:
                 receiver.post([offer])
 
     def _end(self) -> None:
@@ -545,17 +549,17 @@ class Message:
         self.claimed = claimed
         self.passed_on: Slot | Message | None = None
         self.priority = priority
-        self.segments_left = 1 if len(array) <= rows else -(-len(array) // rows)
-        self.at_once = -(-self.segments_left // _FEWEST_COPIES)
+        self._total = total = len(array)
+        segments = 1 if total <= rows else -(-total // rows)
+        self.segments_left = self._under_way = segments
+        self.at_once = -(-segments // _FEWEST_COPIES)
         self._array = array
-        self._total = len(array)
         self._rows = rows
         self._metadata = metadata
         self._source = source
         self._future = future
         self._next = 0
         self._lock = threading.RLock()  # as the link's
-        self._under_way = self.segments_left
         self._events: tuple[Event, ...] = ()
         self._most_events = _FEW_EVENTS
 

@@ -256,10 +256,12 @@ class MessageOffer:
 
     def claim(self, most: int) -> list[Segment]:
         """Claim and return the next segments; with the receiver's lock."""
-        message, segments = self.message, [self._next] if self._next is not None else []
-        while message.segments_left and len(segments) < most:
-            segments.append(message.cut())
-        self._next = message.cut() if message.segments_left else None
+        message, first = self.message, self._next
+        assert first is not None
+        segments, self._next = [first], None
+        if message.segments_left:
+            segments += [message.cut() for _ in range(min(most - 1, message.segments_left))]
+            self._next = message.cut() if message.segments_left else None
         return segments
 
     def may_wait(self, free: int) -> bool:
@@ -454,13 +456,17 @@ class Receiver:
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
-        self._free: deque[Slot] = deque()
-        self._slots: list[Slot] = []
-        self._lane: Lane | None = None
         # Slots of one stretch, the largest number of segments of one copy.
         self._neighbours = 1
         if packet_bytes % _ALIGNMENT_BYTES == 0:
             self._neighbours = max(1, min(buffers // 2, copy_bytes // packet_bytes))
+        self._free: deque[Slot] = deque()
+        # On the host the buffer used last is in the cache, and others may never be needed. On a GPU that
+        # buffer is likely to be read still. Neighbours are released, and filled again, one after the other.
+        takes_last = space.stream is None and self._neighbours == 1
+        self._take_slot = self._free.pop if takes_last else self._free.popleft
+        self._slots: list[Slot] = []
+        self._lane: Lane | None = None
         self._offers: list[tuple[float, int, Offer | MessageOffer]] = []
         self._arrivals = count()
         # Admitted requests, and requests that are not admitted yet. Weak references: a dropped future, as
@@ -674,10 +680,10 @@ class Receiver:
                         segments = offer.claim(len(self._free))
                         if not offer.segments_left:
                             heappop(self._offers)
+                            if segments:
+                                taken.append(offer)
                         if not segments:
                             continue
-                        if not offer.segments_left:
-                            taken.append(offer)
                         for segment in segments:
                             segment.receiver, segment.slot = self, self._take_slot()
                         if message is offer.message and run[-1].ends_at(segments[0]):
@@ -719,13 +725,6 @@ class Receiver:
             return True
         return all(event.done() for event in self._free[0].after)
 
-    def _take_slot(self) -> Slot:
-        """Return a free buffer."""
-        # On the host the buffer used last is in the cache, and others may never be needed. On a GPU that
-        # buffer is likely to be read still. Neighbours are released, and filled again, one after the other.
-        is_last = self.space.stream is None and self._neighbours == 1
-        return self._free.pop() if is_last else self._free.popleft()
-
     def _begin(self, message: Message, run: list[Segment]) -> None:
         """Deliver consecutive segments of a message: in place, or in copies that have been started."""
         array = run[0].array
@@ -742,7 +741,10 @@ class Receiver:
         else:
             if self._lane is None:
                 self._lane = self.space.lane()
-            self._copy_run(self._lane, message, run, array)
+            if len(run) == 1:
+                self._copy(self._lane, message, run, array)
+            else:
+                self._copy_run(self._lane, message, run, array)
             self.copied_bytes += nbytes
         trace = self._cancel_scope.trace
         for segment in run:
@@ -758,7 +760,7 @@ class Receiver:
     def _copy_run(self, lane: Lane, message: Message, run: list[Segment], array: Any) -> None:
         """Copy consecutive segments, as many at a time as lie in buffers that are neighbours."""
         most = 1
-        if len(run) > 1 and run[0].rows * array.nbytes == self.packet_bytes * len(array):
+        if run[0].rows * array.nbytes == self.packet_bytes * len(array):
             most = min(self._neighbours, message.at_once)  # all but the last fill their buffers
         at = 0
         while at < len(run):
@@ -828,15 +830,15 @@ class Receiver:
             slot, segment.slot = segment.slot, None
         if slot is None:
             return
-        is_only = slot.users == 1 and not slot.read and segment.message is None
-        if stream is None and is_only and segment.has_arrived and self._records_late():
+        if self._neighbours > 1 and stream is None and self._may_record_late(segment, slot):
             slot.release(())
         else:
             slot.release((self.space.record_event(stream),))
 
-    def _records_late(self) -> bool:
+    def _may_record_late(self, segment: Segment, slot: Slot) -> bool:
         """Return True if a release need not record an event; see :attr:`Slot.after`."""
-        return self._neighbours > 1 and self.space.is_current()
+        is_only = slot.users == 1 and not slot.read and segment.message is None
+        return is_only and segment.has_arrived and self.space.is_current()
 
     def share(self, segment: Segment) -> Slot | Message | None:
         """Add a user to a segment's buffer, or to the message that it is read in place of; return that.

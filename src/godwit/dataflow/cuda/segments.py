@@ -87,7 +87,7 @@ class GpuSpace(_Pooled):
 
     kind = "cuda"
     index: int
-    copy_bytes = 16 << 20
+    copy_bytes = 32 << 20
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class PinnedSpace(_Pooled):
     kind = "host"
     index = None
     stream = None
-    copy_bytes = 4 << 20
+    copy_bytes = 8 << 20
 
     def __init__(
         self, limit_bytes: int | None = None, memory: Any = None, trace: Any = None

@@ -68,6 +68,8 @@ _FULL_SCAN_ARCS = 16
 """Arcs of a row that a pull looks through to the end, for neighbours that are left."""
 _CORRECTION_WIDTHS = 16
 """Width of a stage after the pull, in those of stages before."""
+_FIRST_WIDTHS = 2
+"""Width of the first stage, in those of :func:`first_width`: open vertices are visited in every stage."""
 _NARROW_ARCS = 4096
 """A stage that looked at fewer arcs is followed by one that is twice as wide."""
 _WIDE_ARCS = 1 << 20
@@ -77,7 +79,7 @@ _LAST_STAMP = 2**31 - 2**24
 _ROW_AHEAD = 12
 _ARC_AHEAD = 8
 _TARGET_AHEAD = 4
-ARCS_PER_THREAD = 1_000_000
+ARCS_PER_THREAD = 400_000
 """A thread with fewer arcs, of which few are looked at, takes longer to wake and to meet than it saves."""
 
 # Steps.
@@ -228,7 +230,8 @@ def search_on_cpu(
 
 def _width(graph: Graph, dtype: np.dtype[Any]) -> Any:
     """Return the width of the first stage."""
-    return first_width(graph, int(np.count_nonzero(graph.out_degree())), dtype)
+    width = first_width(graph, int(np.count_nonzero(graph.out_degree())), dtype)
+    return _FIRST_WIDTHS * width
 
 
 @dataclass(frozen=True)

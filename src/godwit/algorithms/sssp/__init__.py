@@ -294,11 +294,13 @@ def _in_supersteps(
 
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
-    from godwit.algorithms.sssp.cuda import SsspOutcome, search_on_gpu
+    from godwit.algorithms.sssp.cuda import SsspOutcome, search_on_gpu, source
     from godwit.supersteps.placement import StepPlacement
 
     statistics = RunStatistics((placed.context.devices[0].name,), "direction-optimizing")
-    steps = place_positions(placed)
+    weights = placed.graph.weight_dtype
+    assert weights is not None
+    steps = place_positions(placed, lambda dtype: source(dtype, program.dtype, weights))
     if len(steps.parts) > 1 and not steps.has_room_for_copy():
         return None
 
@@ -372,7 +374,7 @@ def sssp(
         results=results,
     )
     if partition is None:
-        devices = devices_for_one_query(graph, devices, options, _CORE_NS)
+        devices = devices_for_one_query(graph, devices, options, _CORE_NS, by_levels=True)
     with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
         search = run_bfs if counts_arcs else run_sssp

@@ -22,7 +22,7 @@ import godwit as gw
 from godwit.dataflow.cuda import lanes
 from godwit.dataflow.cuda.segments import GpuSpace, PinnedSpace
 from godwit.errors import DeviceError, InputError, RunTimeoutError
-from godwit.runtime.cuda import copies, driver, events, memory
+from godwit.runtime.cuda import driver, events, memory, staging
 from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.memory import READY
 from pretend_cuda import Machine, gpu_array, pretended_gpus
@@ -103,10 +103,9 @@ def test_every_kind_of_memory_reaches_every_other(
 def test_pieces_on_the_way_are_not_filled_before_they_are_empty(
     source: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (lanes, copies):
-        monkeypatch.setattr(module, "STAGING_BYTES", 1024)
     monkeypatch.setattr(lanes, "_HOP_BYTES", 512)
-    monkeypatch.setattr(copies, "_SLOT_BYTES", 512)
+    monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", 512)
+    monkeypatch.setattr(staging, "PIECE_BYTES", 512)
     monkeypatch.setattr(lanes, "_SMALL_BYTES", 0)
     count = 3 * PACKET
     with pretended_gpus(STRANGERS, seed) as machine:
@@ -602,7 +601,8 @@ def test_contexts_leave_nothing_behind() -> None:
             streams = [number for number in machine.streams if number > 2]
             in_use = [events.event_pool(index).in_use for index in (0, 1)]
             others = set(threading.enumerate()) - before
-            threads = [one.name for one in others if one.name.startswith("godwit")]
+            names = [one.name for one in others if one.name.startswith("godwit")]
+            threads = [name for name in names if not name.startswith("godwit-staging")]
             left.append(
                 (
                     machine.bytes_on(0),
@@ -717,7 +717,7 @@ def test_what_fails_as_it_closes_keeps_nothing_else(monkeypatch: pytest.MonkeyPa
         pinned = PinnedSpace(memory=given)
         pinned.allocate(100)
         with monkeypatch.context() as patch:
-            patch.setattr(copies.StagingThreads, "close", fails)
+            patch.setattr(type(pinned._pool), "close", fails)
             with pytest.raises(DeviceError, match="the GPU failed"):
                 pinned.close()
         assert machine.home(given.ctypes.data) is None

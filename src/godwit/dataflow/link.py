@@ -463,15 +463,19 @@ class Link:
                     return
                 del pending
             segment.has_arrived = True  # for the endpoint's stream, on which it is released
+            goes_on = False
             try:
                 yield segment
+                goes_on = True
             finally:
                 if not segment.is_held:
                     try:
                         segment.release()
                     except DeviceError:
-                        if self._cancel_scope.cause is None:
-                            raise  # else all waits end with the cause already
+                        # Else all waits end with the cause already, or the loop was left, perhaps by the
+                        # same failure: nobody would get this one.
+                        if goes_on and self._cancel_scope.cause is None:
+                            raise
             del segment  # a loop that waits must not keep the memory of a released segment
 
     def close(self) -> None:

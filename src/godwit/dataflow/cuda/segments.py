@@ -1,6 +1,6 @@
 """Memory of endpoints in contexts with GPUs: of each GPU, and page-locked host memory.
 
-The counterpart of dataflow/cpu.py. Pools, events and staging threads are in runtime/cuda, copies in
+The counterpart of dataflow/cpu.py. Pools, events and the staging pool are in runtime/cuda, copies in
 lanes.py. An endpoint on a GPU has a stream of its own, which does not wait for the null stream; several
 endpoints may share a GPU.
 """
@@ -14,11 +14,11 @@ import numpy as np
 
 from godwit.arrays import lies_on_gpu
 from godwit.dataflow.cpu import as_bytes
-from godwit.dataflow.cuda.lanes import GpuLane, PinnedLane
+from godwit.dataflow.cuda.lanes import GpuLane, HostLane
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver, gpu_arrays, memory
-from godwit.runtime.cuda.copies import CopyTimes, StagingThreads
+from godwit.runtime.cuda.copies import CopyTimes
 from godwit.runtime.cuda.events import (
     EventGroup,
     event_pool,
@@ -104,7 +104,6 @@ class GpuSpace(_Pooled):
         self._events = event_pool(index)
         self._transport: Transport = transport
         self._trace = trace
-        self._staging = StagingThreads(index, _times(trace))
         self._pool = (
             gpu_pool(index, limit_bytes)
             if memory is None
@@ -147,7 +146,7 @@ class GpuSpace(_Pooled):
 
     def lane(self) -> GpuLane:
         """Return a new lane into this GPU's memory."""
-        return GpuLane(self.index, self._staging, self._transport, _times(self._trace))
+        return GpuLane(self.index, self._transport, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[Any]:
         """Return a context manager that makes the GPU and the stream CuPy's current ones."""
@@ -162,7 +161,6 @@ class GpuSpace(_Pooled):
             # Memory that arrays still used when an earlier pool was closed.
             stack.callback(memory.free_abandoned, [self.index])
             stack.callback(self._pool.close)
-            stack.callback(self._staging.close)
             _, runtime = bindings()
             outcome = runtime.cudaStreamSynchronize(self._native)
             driver.checked(outcome, f"work on cuda:{self.index} failed")
@@ -185,7 +183,6 @@ class PinnedSpace(_Pooled):
         self, limit_bytes: int | None = None, memory: Any = None, trace: Any = None
     ) -> None:
         self._trace = trace
-        self._staging = StagingThreads(None)
         self._held = ExitStack()
         if memory is None:
             self._pool = pinned_pool(limit_bytes)
@@ -210,9 +207,9 @@ class PinnedSpace(_Pooled):
         """Return False: the host has no stream."""
         return False
 
-    def lane(self) -> PinnedLane:
+    def lane(self) -> HostLane:
         """Return a new lane into page-locked memory."""
-        return PinnedLane(self._staging, _times(self._trace))
+        return HostLane(_times(self._trace))
 
     def entered(self) -> AbstractContextManager[None]:
         """Return a context manager that does nothing."""
@@ -223,7 +220,6 @@ class PinnedSpace(_Pooled):
         with ExitStack() as stack:
             stack.callback(self._held.close)
             stack.callback(self._pool.close)
-            stack.callback(self._staging.close)
 
 
 def array_to_send(array: Any) -> Any:

@@ -19,7 +19,13 @@ from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver, gpu_arrays, memory
 from godwit.runtime.cuda.copies import CopyTimes
-from godwit.runtime.cuda.events import EventGroup, event_pool, native_stream, record_event
+from godwit.runtime.cuda.events import (
+    EventGroup,
+    event_pool,
+    native_stream,
+    record_event,
+    waits_of,
+)
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.memory import (
     Pool,
@@ -81,6 +87,7 @@ class GpuSpace(_Pooled):
 
     kind = "cuda"
     index: int
+    copy_bytes = 32 << 20
 
     def __init__(
         self,
@@ -93,6 +100,7 @@ class GpuSpace(_Pooled):
         self.index = index
         self.stream: Any = gpu_arrays.take_stream(index)
         self._native = native_stream(self.stream)
+        waits_of.pop(self._native, None)  # of the stream's former user
         self._events = event_pool(index)
         self._transport: Transport = transport
         self._trace = trace
@@ -132,6 +140,10 @@ class GpuSpace(_Pooled):
             other = record_event(current, self.index)
         return other if event is READY else EventGroup((event, other))
 
+    def is_current(self) -> bool:
+        """Return True if CuPy's current stream of the calling thread is the endpoint's."""
+        return gpu_arrays.current_stream(self.index) is self.stream
+
     def lane(self) -> GpuLane:
         """Return a new lane into this GPU's memory."""
         return GpuLane(self.index, self._transport, _times(self._trace))
@@ -165,6 +177,7 @@ class PinnedSpace(_Pooled):
     kind = "host"
     index = None
     stream = None
+    copy_bytes = 8 << 20
 
     def __init__(
         self, limit_bytes: int | None = None, memory: Any = None, trace: Any = None
@@ -189,6 +202,10 @@ class PinnedSpace(_Pooled):
     def record_event(self, stream: Any = None) -> Event:
         """Return an event that is done; a stream of a GPU must be given."""
         return READY if stream is None else record_event(stream, None)
+
+    def is_current(self) -> bool:
+        """Return False: the host has no stream."""
+        return False
 
     def lane(self) -> HostLane:
         """Return a new lane into page-locked memory."""

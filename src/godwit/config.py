@@ -168,12 +168,6 @@ def dataset_mirror() -> str | None:
 
 
 _PROCESS_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
-    "OMPI_COMM_WORLD_SIZE",
-    "PMIX_SIZE",
-    "PMI_SIZE",
-    "MV2_COMM_WORLD_SIZE",
-    "MPI_LOCALNRANKS",
-)
 """Variables in which launchers (Open MPI; MPICH and Intel MPI; MVAPICH) give the number of processes."""
 _PROCESS_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 

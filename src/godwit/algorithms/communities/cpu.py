@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.graph.hashing import below, mix
+from godwit.graph.hashing import mix
 from godwit.graph.union_find import TO_THE_ROOT, compress, hook
 from godwit.runtime.cpu.atomics import fetch_add, load_acquire, prefetch
 from godwit.runtime.cpu.compile import kernel
@@ -61,8 +61,12 @@ class Rows(NamedTuple):
 
 
 def _class_of(start: Any, v: Any, classes: Any) -> Any:
-    """Return the class of a vertex; ``start`` is the mixed seed of the round."""
-    return below(mix(start ^ np.uint64(v)), classes)
+    """Return the class of a vertex.
+
+    :param start: the mixed seed of the round
+    :param classes: a power of two
+    """
+    return np.int64(mix(start ^ np.uint64(v)) & np.uint64(classes - 1))
 
 
 def _list_by_class(
@@ -80,7 +84,7 @@ def _list_by_class(
     :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class
     :returns: False if all threads must leave
     """
-    begin, end = block_range(rank, size, active.size)
+    begin, end = block_range(rank, size, order.size)
     for c in range(classes):
         counts[rank, c] = 0
     for v in range(begin, end):
@@ -137,7 +141,10 @@ def _prefetch(
 def _gather(
     v: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any, sums: Any, touched: Any
 ) -> Any:
-    """Add the weights from a vertex to each community to ``sums``; return the number of communities."""
+    """Add the weights from a vertex to each community to ``sums``; return the number of communities.
+
+    Without branches that depend on communities, which no processor predicts.
+    """
     count = 0
     weighted = weights.size > 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
@@ -147,36 +154,38 @@ def _gather(
             continue
         c = label[_at(u)]
         before = sums[_at(c)]
-        if before == 0:
-            touched[_at(count)] = c
-            count += 1
+        touched[_at(count)] = c  # the next one's place if this one counts already
+        count += before == 0
         sums[_at(c)] = before + weight
     return count
 
 
-def _precedes(c: Any, best: Any, v: Any, start: Any, random_ties: bool) -> bool:
-    """Return True if a vertex prefers community c to another of equal score."""
-    if not random_ties:
-        return bool(c < best)
+def _precedes(c: Any, best: Any, v: Any, start: Any) -> bool:
+    """Return True if a hash prefers community c to another for a vertex."""
     word = mix(start + np.uint64(v))
     return bool(mix(word ^ np.uint64(c)) < mix(word ^ np.uint64(best)))
 
 
-def _penalty(v: Any, c: Any, is_own: bool, mass: Any, total: Any, factor: float) -> Any:
-    """Return what the score of a community is less than the weight between it and a vertex.
+def _shares(v: Any, mass: Any, factor: float) -> Any:
+    """Return the factor times each mass of a vertex; the second is 0 where there is one mass."""
+    entering = factor * np.float64(mass[1][_at(v)]) if mass[1].size > 0 else 0.0
+    return factor * np.float64(mass[0][_at(v)]), entering
 
-    :param is_own: the vertex is in the community, and is not counted there
-    """
-    there = total[0][_at(c)]
-    share = factor * np.float64(mass[0][_at(v)])
-    if is_own:
-        there -= mass[0][_at(v)]
-    if mass[1].size == 0:
-        return share * np.float64(there)
-    entering = total[1][_at(c)]
-    if is_own:
-        entering -= mass[1][_at(v)]
-    return share * np.float64(entering) + factor * np.float64(mass[1][_at(v)]) * np.float64(there)
+
+def _penalty(shares: Any, c: Any, total: Any) -> Any:
+    """Return what the score of a community is less than the weight between it and a vertex outside."""
+    if total[1].size == 0:
+        return shares[0] * np.float64(total[0][_at(c)])
+    return shares[0] * np.float64(total[1][_at(c)]) + shares[1] * np.float64(total[0][_at(c)])
+
+
+def _own_penalty(v: Any, c: Any, shares: Any, mass: Any, total: Any) -> Any:
+    """Return the same of the community of the vertex, without it."""
+    there = total[0][_at(c)] - mass[0][_at(v)]
+    if total[1].size == 0:
+        return shares[0] * np.float64(there)
+    entering = total[1][_at(c)] - mass[1][_at(v)]
+    return shares[0] * np.float64(entering) + shares[1] * np.float64(there)
 
 
 def _move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -> None:
@@ -203,17 +212,19 @@ def _best(
     """Return the community that a vertex belongs to best; set the sums to 0."""
     own = label[_at(v)]
     best = own
-    best_score = np.float64(sums[_at(own)]) - _penalty(v, own, True, mass, total, factor)
-    sums[_at(own)] = 0
+    shares = _shares(v, mass, factor)
+    best_score = np.float64(sums[_at(own)]) - _own_penalty(v, own, shares, mass, total)
+    sums[_at(own)] = 0  # so it comes once more, with a score that is no better
     for i in range(count):
         c = touched[_at(i)]
-        if c == own:
-            continue
-        score = np.float64(sums[_at(c)]) - _penalty(v, c, False, mass, total, factor)
+        score = np.float64(sums[_at(c)]) - _penalty(shares, c, total)
         sums[_at(c)] = 0
-        if score > best_score or (
-            score == best_score and best != own and _precedes(c, best, v, start, random_ties)
-        ):
+        is_equal = (score == best_score) & (best != own)
+        if random_ties:
+            is_better = score > best_score or (is_equal and _precedes(c, best, v, start))
+        else:
+            is_better = score > best_score or (is_equal and (c < best))
+        if is_better:
             best = c
             best_score = score
     if best_score < 0 and total[0][_at(v)] == 0 and (mass[1].size == 0 or total[1][_at(v)] == 0):
@@ -233,7 +244,7 @@ def move_vertices(
     :param mass: two of int64 (n), of which the second may be empty
     :param label: (n) community of each vertex, an id in [0, n)
     :param total: the same for each community
-    :param active: uint8 (n) vertices to visit in the first round
+    :param active: uint8 (n + 1) vertices to visit in the first round; the last element is anything
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
     :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
@@ -327,8 +338,7 @@ def _move_by_class(
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):
                 u = targets[_at(arc)]
-                if label[_at(u)] != own:
-                    active[_at(u)] = 1
+                active[_at(u if label[_at(u)] != own else n)] = 1
         begin = end
         if not _meet(control, size):
             return False
@@ -411,12 +421,13 @@ def _best_part(
             touched[_at(count)] = d
             count += 1
         sums[_at(d)] = before + weight
-    is_connected = np.float64(inside) >= _penalty(v, own, True, mass, total, factor)
+    shares = _shares(v, mass, factor)
+    is_connected = np.float64(inside) >= _own_penalty(v, own, shares, mass, total)
     best = part.dtype.type(v)
     best_score = 0.0
     for i in range(count):
         d = touched[_at(i)]
-        score = np.float64(sums[_at(d)]) - _penalty(v, d, False, mass, part_total, factor)
+        score = np.float64(sums[_at(d)]) - _penalty(shares, d, part_total)
         sums[_at(d)] = 0
         is_better = score > best_score or (score == best_score and d < best and best != v)
         # A part that has grown does not move; nor does one of another class, in this sub-round.

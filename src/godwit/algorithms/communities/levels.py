@@ -186,7 +186,8 @@ class Cores:
         self._total = level.totals(self.label, n)
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
-        scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8), most)
+        active = np.append(rows.ends > rows.begins, False).view(np.uint8)
+        scratch = self._scratch(level, active, most)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
             n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,

@@ -386,7 +386,8 @@ def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Array]]:
 def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Array]]:
     """Return the same of Leiden's method.
 
-    The first of several iterations divides no communities at large levels: the next one does.
+    All iterations but the first divide communities, and the first does at small levels, where it takes no
+    time; vertices of a large first level move once between iterations, those of a small one twice.
     """
     steps.begin_alone(steps.first)
     levels: list[StepLevel] = []
@@ -419,11 +420,11 @@ def _move_downwards(
 ) -> None:
     """Take the communities of the last level to the first; vertices of each level move once more.
 
-    :param first: also those of the first level
+    :param first: also those of the first level where that is large
     """
     for level, above in zip(levels[-2::-1], levels[:0:-1], strict=True):
         steps.lower(level, above)
-        if first or level is not steps.first:
+        if first or level is not steps.first or level.vertex_count <= SMALL_VERTICES:
             steps.move(level)
 
 

@@ -112,8 +112,8 @@ def link_seconds(
                 for one, other, array in ends
             ]
             for flow in flows:  # what a first message makes
-                block = [flow.target.space.allocate(packet) for _ in range(flow.link.buffers)]
-                for one in block:
+                sizes = flow.link.receiver.block_bytes()
+                for one in [flow.target.space.allocate(nbytes) for nbytes in sizes]:
                     one.free()
             begin = perf_counter()
             with context.workers() as workers:

@@ -6,7 +6,7 @@
 Graphs, turns and ratios as ``benchmarks/peers.py`` has them. Distances only, as each peer offers it
 without predecessors; Godwit's predecessors, a pass of their own, are a row too, and so are supersteps.
 Weights are the file's where it has them, else 1..64; the source is the vertex of highest degree. GAP's SSSP
-is that with the best of seven deltas.
+is that with the best of nine deltas.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from peers import (
 
 ROADS = ("USA-road-d.NY", "road:1000x1000")
 ALGORITHMS: dict[str, Callable[..., Any]] = {"bfs": gw.bfs, "sssp": gw.sssp}
-GAP_DELTAS = tuple(8**power for power in range(7))
+GAP_DELTAS = tuple(4**power for power in range(9))
 
 
 def peers(graph: gw.Graph, source: int) -> dict[str, dict[str, Callable[[], Any]]]:
@@ -94,6 +94,8 @@ def bench(name: str, graph: gw.Graph, arguments: argparse.Namespace) -> list[Row
         if algorithm == "sssp":
             contenders["Godwit, supersteps"] = partial(steps, graph, source)
         with ExitStack() as stack:
+            on_cores = stack.enter_context(gw.place(graph, "cpu"))
+            contenders["Godwit, placed"] = partial(run, on_cores, source)
             for partition in ("contiguous", "metis") if name in ROADS else ():
                 two = stack.enter_context(gw.place(graph, 2, partition))
                 contenders[f"Godwit, 2 devices, {partition}"] = partial(run, two, source)

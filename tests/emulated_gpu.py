@@ -123,8 +123,6 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, free_bytes: int = 1 <
         monkeypatch.setattr(module, "Stream", EmulatedStream)
     for module in (builder_module, stored):
         monkeypatch.setattr(module, "held_gpus", contextlib.nullcontext)
-    monkeypatch.setattr(copies, "PinnedBuffer", EmulatedBuffer)
-    monkeypatch.setattr(copies, "STAGING_BYTES", 1000)  # many pieces of little
     monkeypatch.setattr(
         builder_module, "load", lambda index, source: EmulatedModule(folder, source)
     )

@@ -32,10 +32,11 @@ from emulated_grid_machine import EmulationError, Kernel, Machine
 from emulated_grid_source import translated
 from godwit.arrays import ResultLocation
 from godwit.runtime.cuda import compile as compilation
-from godwit.runtime.cuda import copies, driver, gpu_arrays, libraries, memory
-from godwit.runtime.cuda.driver import Calls, Stream
+from godwit.runtime.cuda import driver, gpu_arrays, libraries, memory, staging
+from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer, KeptMemory
-from godwit.worker.cuda import engine  # fmt: skip
+from godwit.worker.cuda import engine
+from native_calls import native_calls
 
 __all__ = [
     "COMPILER", "EmulationError", "Machine", "ResultOnGpu", "as_gpu_array", "check_arguments",
@@ -76,6 +77,10 @@ def emulated_gpus(
     )  # fmt: skip
     compiler = Compiler(checks=bool(checks))
     bindings = (Driver(machine, compiler.load), Runtime(machine))
+    calls = native_calls(
+        bindings[0].launch, bindings[1].synchronize, bindings[1].copy_at_once, lambda *_: 0,
+        lambda _: 0, lambda _: 0,
+    )  # fmt: skip
     modules = _modules()
     _forget(modules)
     programs: list[Any] = []
@@ -93,7 +98,7 @@ def emulated_gpus(
     with pytest.MonkeyPatch.context() as patch:
         for original, stand_in in (
             (libraries.bindings, lambda: bindings),
-            (driver.calls, lambda: Calls(bindings[0].launch, bindings[1].synchronize)),
+            (driver.calls, lambda: calls),
             (libraries.are_installed, lambda: True),
             (compilation.cubin, compiler.cubin),
             (driver.Launch, Launch),
@@ -109,7 +114,7 @@ def emulated_gpus(
         patch.setattr(memory, "_ABANDONED", _Abandoned(machine))
         patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
         patch.setattr(memory, "_KEPT_PINNED", KeptMemory(memory.KEPT_PINNED_BYTES))
-        patch.setattr(copies, "_SPARE", [])
+        patch.setattr(staging, "_pools", {})
         try:
             yield machine
             machine.finish()
@@ -117,8 +122,7 @@ def emulated_gpus(
             for program in programs:  # kernels of these GPUs are of no use on others
                 for key in [key for key in program.compiled if key[0] == "cuda"]:
                     del program.compiled[key]
-            for spare in copies._SPARE:
-                spare.close()
+            staging.close_pool()
             _forget(modules)
             _LEFT.append(machine)
 

@@ -8,6 +8,7 @@ Methods have the names and the results of ``cuda.bindings``; there is no other d
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable
 from enum import IntEnum
@@ -69,6 +70,7 @@ class Runtime:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._lock = threading.Lock()
         self._events: dict[int, float] = {}
         self._enabled: set[tuple[int, int]] = set()
 
@@ -151,6 +153,13 @@ class Runtime:
         self._machine.put(stream, lambda: self._machine.copy(to, source, nbytes))
         return (0,)
 
+    def copy_at_once(self, to: int, source: int, nbytes: int, _: int) -> int:
+        """As :class:`godwit.runtime.cuda.driver.Calls` has it, but done when it returns."""
+        with self._lock:
+            self._machine.finish()
+            self._machine.copy(to, source, nbytes)
+        return 0
+
     def cudaMemcpyPeerAsync(
         self, to: int, there: int, source: int, here: int, nbytes: int, stream: int
     ) -> tuple[int]:
@@ -182,6 +191,9 @@ class Runtime:
 
     def cudaEventCreate(self) -> tuple[int, int]:
         return 0, self._machine.new_number()
+
+    def cudaEventCreateWithFlags(self, _: int) -> tuple[int, int]:
+        return self.cudaEventCreate()
 
     def cudaEventRecord(self, event: int, stream: int) -> tuple[int]:
         def record() -> None:

@@ -20,6 +20,7 @@ from typing import Any, get_args
 import numpy as np
 
 import godwit as gw
+from godwit.algorithms.communities import levels, levels_cuda
 from godwit.algorithms.similarity import cuda as similarity_steps
 from godwit.algorithms.triangles import cuda as triangle_steps
 from godwit.runtime.cuda import driver
@@ -127,22 +128,33 @@ def run_ranks(devices: list[str]) -> None:
 
 
 def run_tiles(devices: list[str]) -> None:
-    """PageRank by tiles: of several tiles, of few and many rows, weighted and not."""
+    """PageRank and power iterations by tiles: several, of few and many rows, weighted and not.
+
+    Few blocks and iterations: racecheck takes long for each access to shared memory.
+    """
     from godwit.supersteps import tiled_rows
 
     usual = tiled_rows.LEAST_GAINING_ARCS, tiled_rows.LEAST_TILE_WORK
     tiled_rows.LEAST_GAINING_ARCS, tiled_rows.LEAST_TILE_WORK = 0, 1000
+    options = ExperimentOptions(blocks=8), ExperimentOptions(slice_s=0, blocks=2)
     for directed in (False, True):
-        graph = gw.generators.rmat(10, 9, seed=2, symmetrize=not directed, weights=(0, 9))
+        graph = gw.generators.rmat(9, 9, seed=2, symmetrize=not directed, weights=(0, 9))
         with gw.place(graph, devices) as placed:
-            for weighted in (False, True):
-                for dtype in ("float32", "float64"):
-                    settings = {"weighted": weighted, "dtype": dtype, "max_iterations": 9}
-                    wanted = gw.pagerank(graph, devices="cpu", **settings).rank  # type: ignore[arg-type]
-                    for gpu in (gw.GpuOptions(), ExperimentOptions(slice_s=0, blocks=2)):
-                        found = gw.pagerank(placed, gpu=gpu, **settings).rank  # type: ignore[arg-type]
-                        name = f"ranks by tiles {dtype}, {directed=}, {weighted=}, {gpu=}"
-                        check(name, found, wanted, 1e-6 if dtype == "float32" else 1e-14)
+            for dtype, tolerance in (("float32", 1e-6), ("float64", 1e-14)):
+                settings: dict[str, Any] = {"dtype": dtype, "max_iterations": 3}
+                settings["weighted"] = directed == (dtype == "float32")
+                wanted = gw.pagerank(graph, devices="cpu", **settings).rank
+                for gpu in options:
+                    found = gw.pagerank(placed, gpu=gpu, **settings).rank
+                    check(f"ranks by tiles {dtype}, {directed=}, {gpu=}", found, wanted, tolerance)
+            settings = {"weighted": directed, "tolerance": 1e-2}
+            for gpu in options:
+                hubs = gw.hits(graph, devices="cpu", **settings).hubs
+                found = gw.hits(placed, gpu=gpu, **settings).hubs
+                check(f"hubs by tiles, {directed=}, {gpu=}", found, hubs, 1e-12)
+                wanted = gw.eigenvector_centrality(graph, devices="cpu", **settings).centrality
+                found = gw.eigenvector_centrality(placed, gpu=gpu, **settings).centrality
+                check(f"eigenvector by tiles, {directed=}, {gpu=}", found, wanted, 1e-12)
     tiled_rows.LEAST_GAINING_ARCS, tiled_rows.LEAST_TILE_WORK = usual
 
 
@@ -310,6 +322,7 @@ def run_truss(devices: list[str]) -> None:
 
 def run_communities(devices: list[str]) -> None:
     """Label propagation, Louvain, Leiden: rows of all tables, weighted and not, directed and not."""
+    levels.SMALL_VERTICES = levels_cuda.SMALL_VERTICES = 16  # no level has 1024 classes
     wide: Any = gw.generators.rmat(9, 12, seed=1)
     graphs = {
         "wide": wide,

@@ -165,6 +165,29 @@ def graphs(
     return Graph.from_edges(sources, targets, weights, vertex_count=n, directed=directed)
 
 
+LENGTHS: dict[str, Any] = {
+    "small": lambda rng, m: rng.integers(1, 9, m).astype(np.int32),
+    "zeros": lambda rng, m: rng.integers(0, 3, m).astype(np.int32),
+    "wide": lambda rng, m: (2.0 ** rng.integers(0, 40, m)).astype(np.int64),
+    "overflowing": lambda rng, m: rng.integers(2**30, 2**31 - 2, m).astype(np.int32),
+    "single": lambda rng, m: rng.random(m).astype(np.float32),
+    "double": lambda rng, m: np.exp(4 * rng.standard_normal(m)),
+    "rounding": lambda rng, m: rng.choice([1e-300, 1.0, 1e16, 0.0, np.inf], m),
+}
+"""Weights of searches by lengths, by kind: functions of a generator and a number of arcs."""
+
+
+def with_weights_of(graph: Graph, kind: str, seed: int) -> Graph:
+    """Return a graph with weights of a kind; those of an undirected one are equal in both directions."""
+    weights = LENGTHS[kind](np.random.default_rng(seed), graph.arc_count)
+    if not graph.directed:
+        tails = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
+        first = {}
+        for arc, (u, v) in enumerate(zip(tails.tolist(), graph.targets.tolist(), strict=True)):
+            weights[arc] = weights[first.setdefault((min(u, v), max(u, v)), arc)]
+    return graph.with_weights(weights)
+
+
 def arcs_of(graph: Graph) -> list[tuple[Any, ...]]:
     """The arcs of a graph as (source, target) or (source, target, weight), in its order."""
     sources = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets)).tolist()

@@ -27,9 +27,10 @@ import numpy as np
 import pytest
 
 from godwit.dataflow.cuda import lanes, segments
-from godwit.runtime.cuda import copies, driver, events, gpu_arrays, libraries, memory
-from godwit.runtime.cuda.driver import Calls, GpuProperties
+from godwit.runtime.cuda import driver, events, gpu_arrays, libraries, memory, staging
+from godwit.runtime.cuda.driver import GpuProperties
 from godwit.runtime.cuda.memory import KeptMemory
+from native_calls import native_calls
 from pretend_cupy import Array, Memory, Pointer, cupy_module
 
 _POISON = 0xDD
@@ -104,10 +105,14 @@ class PretendStream:
 class PretendEvent:
     """When it was recorded last, and whether that has been reached."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, number: int) -> None:
         self.index = index
+        self.number = number
         self.state: threading.Event | None = None
         self.at_ms = 0.0
+
+    def __int__(self) -> int:
+        return self.number
 
 
 class Machine:
@@ -130,6 +135,7 @@ class Machine:
         self.held: dict[int, tuple[int, int, Any]] = {}  # address: GPU or -1, bytes, memory
         self.freed: list[Any] = []  # so that no address comes twice
         self.streams: dict[int, PretendStream] = {}
+        self.events: dict[int, PretendEvent] = {}
         self._numbers = iter(range(16, 1 << 30))
         self.thread = threading.local()  # the GPU that each has entered
         self.copies = 0
@@ -196,6 +202,11 @@ class Machine:
         number = next(self._numbers)
         self.streams[number] = PretendStream(self, index, number)
         return number
+
+    def new_event(self, index: int) -> PretendEvent:
+        number = next(self._numbers)
+        self.events[number] = PretendEvent(index, number)
+        return self.events[number]
 
     def launch(self, stream: Any, kernel: Callable[[], None]) -> None:
         """A kernel."""
@@ -317,7 +328,7 @@ def _runtime(machine: Machine) -> Any:
         return (OK,)
 
     def new_event(*_: int) -> Any:
-        return OK, PretendEvent(machine.current)
+        return OK, machine.new_event(machine.current)
 
     def elapsed(begin: PretendEvent, end: PretendEvent) -> Any:
         return OK, end.at_ms - begin.at_ms
@@ -383,6 +394,7 @@ class _Driver(types.SimpleNamespace):
     class CUresult(enum.IntEnum):
         CUDA_SUCCESS = 0
         CUDA_ERROR_ILLEGAL_ADDRESS = 700
+        CUDA_ERROR_UNKNOWN = 999
 
 
 def _driver(machine: Machine) -> Any:
@@ -431,9 +443,18 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
     runtime, cuda = _counted(machine, _runtime(machine)), _driver(machine)
     properties = GpuProperties("Pretended", "90", 4, 1 << 30, 1 << 16, "0000:01", True)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (driver, memory, events, lanes, segments):
+        for module in (driver, memory, events, lanes, segments, staging):
             patch.setattr(module, "bindings", lambda: (cuda, runtime))
-        calls = Calls(None, lambda stream: runtime.cudaStreamSynchronize(stream.value)[0])
+        calls = native_calls(
+            None,
+            lambda stream: runtime.cudaStreamSynchronize(stream.value)[0],
+            lambda *given: runtime.cudaMemcpyAsync(
+                *given[:3], CopyKind.cudaMemcpyDefault, given[3]
+            )[0],
+            lambda event, stream: runtime.cudaEventRecord(machine.events[event], stream)[0],
+            lambda event: runtime.cudaEventQuery(machine.events[event])[0],
+            lambda context: cuda.cuCtxSetCurrent(context)[0],
+        )
         patch.setattr(driver, "calls", lambda: calls)
         patch.setattr(driver, "_context", lambda index: 1 + index)
         patch.setattr(driver, "device_count", lambda: len(machine.access))
@@ -446,13 +467,12 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
         patch.setattr(memory, "_KEPT_PINNED", KeptMemory(memory.KEPT_PINNED_BYTES))
         patch.setattr(memory, "_released_pinned", deque())
-        patch.setattr(copies, "_SPARE", [])
+        patch.setattr(staging, "_pools", {})
         for module in (lanes, gpu_arrays):
             patch.setattr(module, "_spare_streams", {})
         patch.setattr(events, "event_pool", lru_cache(events.EventPool))
         for module in (lanes, segments):
             patch.setattr(module, "event_pool", events.event_pool)
-        patch.setattr(copies, "event_pool", events.event_pool)
         patch.setattr(lanes, "are_peers", lru_cache(lanes.are_peers.__wrapped__))
         access_peer = lru_cache(driver.can_access_peer.__wrapped__)
         patch.setattr(driver, "can_access_peer", access_peer)
@@ -460,8 +480,8 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
             yield machine
         finally:
             gc.collect()
+            staging.close_pool()
             memory._KEPT_PINNED.take_all(0)
             memory._released_pinned.clear()
-            copies._SPARE.clear()
             gpu_arrays._spare_streams.clear()
             machine.end()

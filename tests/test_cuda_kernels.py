@@ -161,8 +161,10 @@ def test_pagerank_compiles(
 def test_tiles_compile(dtypes: tuple[Any, ...], words: int, accelerated: bool) -> None:
     text = pagerank_steps.source(*dtypes, accelerated=accelerated, tile_words=words)
     assert b".text.work\0" in cubin(text, (), "90")
-    text = tiled_rows.source_code(INT32, dtypes[-1], np.dtype(dtypes[1]), len(dtypes) == 3)
+    text = tiled_rows.source_code(INT32, *((dtypes[2], dtypes[1]) if len(dtypes) == 3 else ()))
     assert b".text.make_tiles\0" in cubin(text, (), "90")
+    text = power_steps.source(*dtypes[::2], two_sided=accelerated, tile_words=3)
+    assert b".text.work\0" in cubin(text, (), "90")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,23 @@ class TestSmallQueries:
             assert gw.sssp(graph, 0).statistics.devices == ("cuda:0",)
             assert gw.connected_components(graph).statistics.devices == ("cpu",)
 
+    def test_cores_search_long_narrow_graphs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A GPU is not even tried: it would take longer for the levels alone."""
+        monkeypatch.setattr(placement, "_GPU_CALL_NS", 0)
+        monkeypatch.setattr(placement, "_GPU_ARC_NS", 0)
+        with emulated_gpus(1):
+            for spec in ("path:3000", "caterpillar:1000x3", "grid:4x1000"):
+                graph = gw.generate(spec).with_random_weights(1, 64, seed=1)
+                for found in (
+                    gw.bfs(graph, 0),
+                    gw.sssp(graph, 0),
+                    gw.betweenness_centrality(graph, sources=[0], weighted=False),
+                ):
+                    assert found.statistics.devices == ("cpu",)
+                    assert "slow" not in found.statistics.seconds
+            graph = gw.generate("rmat:8,seed=5")
+            assert gw.bfs(graph, 0).statistics.devices == ("cuda:0",)
+
     def test_gpus_answer_if_an_option_is_theirs(self, graph: gw.Graph) -> None:
         with emulated_gpus(1):
             steps = gw.bfs(graph, 0, execution="bulk-synchronous")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from godwit.algorithms.filtering import FilterOptions, filter_host_array, gpu_packets
+from godwit.algorithms.filtering import FilterOptions, filter_host_array
 from godwit.algorithms.filtering import cuda as cuda_filtering
 from godwit.errors import DeviceError, InputError, OperatorError, RunTimeoutError
 from godwit.runtime.cuda.memory import PinnedBuffer
@@ -27,7 +27,6 @@ PEERS = np.ones((2, 2), bool)
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     with pretended_gpus(PEERS, delay_s=1e-3) as found:
         monkeypatch.setattr(cuda_filtering, "GpuFilter", partial(PretendedFilter, found))
-        monkeypatch.setattr(gpu_packets, "HOST_BUFFER_BYTES", 1 << 20)
         yield found
         assert found.faults == []
 

@@ -20,7 +20,7 @@ from emulated_grid import COMPILER, Machine, emulated_gpus, results_on_gpus
 from godwit import config
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, ValueOverflowError
-from godwit.runtime.cuda import copies, delivery, driver, memory
+from godwit.runtime.cuda import delivery, driver, memory, staging
 from godwit.runtime.cuda.devices import held_gpus
 from godwit.worker import solve as solver
 from godwit.worker.cuda import results
@@ -87,8 +87,9 @@ _KINDS = [
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Emulated GPUs, three of which have a part each; results come in many pieces."""
-    for module in (copies, delivery):
-        monkeypatch.setattr(module, "STAGING_BYTES", 1000)
+    monkeypatch.setattr(delivery, "ROOM_BYTES", 2000)
+    monkeypatch.setattr(delivery, "LEAST_LOCKED_BYTES", 900)
+    monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", 1000)
     monkeypatch.setattr(config, "thread_count", lambda: 3)
     with emulated_gpus(4) as machine:
         results_on_gpus(monkeypatch)
@@ -214,10 +215,11 @@ def test_nothing_is_made_for_a_further_result(
 def test_a_failure_while_results_come_down(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def fails(piece: Any, *_: Any) -> None:
+    def fails(piece: Any, *_: Any) -> list[Any]:
         calls.append(piece.begin)
         if len(calls) == 4:
             raise gw.errors.DeviceError("the bus is gone")
+        return []
 
     monkeypatch.setattr(delivery, "_store", fails)
     monkeypatch.setattr(memory, "LEAST_LOCKED_BYTES", 1 << 40)

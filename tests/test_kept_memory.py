@@ -138,16 +138,8 @@ def test_contexts_of_one_size_allocate_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_a_filter_needs_is_kept() -> None:
-    """Buffers of the host and of GPUs are allocated once: the process keeps all that one call takes."""
+    """Buffers of GPUs are allocated once: the process keeps all that one call takes."""
     small = 8 << 20  # counts, and places for small arrays
-    assert gpu_packets.HOST_BUFFER_BYTES + small <= memory.KEPT_PINNED_BYTES
     # For the packets themselves, and for what they keep.
     buffers = 2 * gpu_packets.SLOTS_PER_PACKET * gpu_packets.READY_PACKETS
     assert buffers * gpu_packets.PACKET_BYTES + small <= memory.KEPT_BYTES
-
-
-def test_the_hosts_buffers_fit_in_what_is_kept() -> None:
-    for packet_bytes in (1 << 20, 16 << 20, 64 << 20):
-        buffers = gpu_packets._host_buffers(packet_bytes)
-        assert 3 <= buffers <= 18
-        assert buffers * packet_bytes <= gpu_packets.HOST_BUFFER_BYTES

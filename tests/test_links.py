@@ -35,6 +35,7 @@ from godwit.errors import (
     RunTimeoutError,
     TopologyError,
 )
+from godwit.runtime.memory import READY, latest
 
 LONG_S = 60
 
@@ -388,6 +389,48 @@ def test_messages_that_are_refused() -> None:
             use()
 
 
+class StreamEvent:
+    """An event of a stream: numbers of a counter before and after it was recorded."""
+
+    def __init__(self, stream: Any, begun: int, recorded: int) -> None:
+        self.stream, self.begun, self.recorded = stream, begun, recorded
+
+    def done(self) -> bool:
+        raise AssertionError  # it is not asked
+
+    def implies(self, other: Any) -> bool:
+        return other.stream == self.stream and other.recorded < self.begun
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([None, 1, 2]), st.integers(0, 50), st.integers(1, 9))),
+    st.lists(st.integers(0, 20), max_size=3),
+)
+def test_the_last_events_of_streams_stand_for_all(drawn: list[Any], ready_at: list[int]) -> None:
+    """Threads may record at once: the intervals of their recordings overlap then."""
+    events: list[Any] = [StreamEvent(stream, at, at + length) for stream, at, length in drawn]
+    for index in ready_at:
+        events.insert(index, READY)
+    kept = latest(events)
+    for event in events:
+        if event is READY or event in kept:
+            continue
+        assert event.stream is not None
+        assert any(other.implies(event) for other in kept)
+    assert READY not in kept
+    assert all(event in events for event in kept)
+
+
+@given(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=30))
+def test_of_each_stream_one_event_is_left(streams: list[int]) -> None:
+    events: list[Any] = [
+        StreamEvent(stream, 2 * at, 2 * at + 1) for at, stream in enumerate(streams)
+    ]
+    kept: list[Any] = list(latest(events))
+    last = {event.stream: event for event in events}
+    assert sorted(map(id, kept)) == sorted(map(id, last.values()))
+
+
 # --- Routers.
 
 
@@ -467,6 +510,22 @@ def test_any_gives_to_the_output_with_most_room() -> None:
         assert [rows(segments) for segments in taken] == [[0, 2, 4], [1, 3, 5]]
 
 
+def test_any_deals_equally_to_outputs_that_are_always_free() -> None:
+    """Each segment is released before the next is sent, so that both always have the same room."""
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        router = gw.Router([context.host], context.endpoints, "any", packet_bytes=8)
+        outputs = [router.output(endpoint) for endpoint in context.endpoints]
+        requests = [output.receive() for output in outputs]
+        taken = [0, 0]
+        for number in range(30):
+            router.input(context.host).send(np.array([number]))
+            (index,) = [index for index, request in enumerate(requests) if request.done]
+            requests[index].wait(LONG_S).release()
+            requests[index] = outputs[index].receive()
+            taken[index] += 1
+        assert taken == [15, 15]
+
+
 def test_any_takes_each_once() -> None:
     found = routed("any", 100)
     assert sorted(itertools.chain(*found)) == list(range(100))
@@ -543,6 +602,33 @@ def test_who_has_not_done_its_work_takes_no_more() -> None:
             workers.each(context.endpoints, work)
         assert sorted(found["cpu:0"] + found["cpu:1"]) == list(range(20))
         assert len(found["cpu:0"]) == 2
+
+
+def test_a_request_takes_one_segment_while_the_gpu_reads_the_other_buffer() -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        lagging = context.endpoints[0]
+        reads = [threading.Event() for _ in range(3)]
+        order = iter(reads)
+
+        class Space(LaggingSpace):
+            def record_event(self, stream: Any = None) -> Any:
+                return LaggingEvent(next(order))
+
+        lagging.__dict__["space"] = Space()
+        router = gw.Router(
+            [context.host], context.endpoints, "any", packet_bytes=8, buffers=2, copies=True
+        )
+        output = router.output(lagging)
+        router.input(context.host).send(np.arange(4))
+        for segment in [output.receive().wait(LONG_S) for _ in range(2)]:
+            segment.release()
+        assert output.statistics.segments == 2
+        reads[0].set()
+        last = output.receive().wait(LONG_S)
+        assert (rows([last]), output.statistics.segments) == ([2], 3)
+        for read in reads:
+            read.set()
+        last.release()
 
 
 def test_who_asks_waits_on_if_another_took_the_segment() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import GpuOptions, Graph
+from godwit.runtime.cuda import compile as compilation
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import place_positions
@@ -194,3 +195,43 @@ def test_a_short_time_limit_is_kept() -> None:
             gw.bfs(placed, 0, execution=STEPS, timeout_s=0.005)
         again = gw.bfs(placed, 0, execution=STEPS)
         np.testing.assert_array_equal(again.distance, whole.distance)
+
+
+@pytest.mark.parametrize(("gpu_count", "ids"), [(1, "int32"), (1, "int64"), (2, "int32")])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda placed: gw.bfs(placed, 0, execution=STEPS),
+        lambda placed: gw.sssp(placed, 0),
+        lambda placed: betweenness(placed, sources=[0]),
+    ],
+    ids=["bfs", "sssp", "betweenness"],
+)
+def test_what_is_compiled_ahead_is_loaded(
+    gpus: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[gw.PlacedGraph], Any],
+    gpu_count: int,
+    ids: str,
+) -> None:
+    """Kernels that are compiled while a graph gets its positions are those that the query takes."""
+    ahead: set[str] = set()
+    loaded: set[str] = set()
+    load = compilation._loaded_source
+
+    def record(index: int, source: str) -> Any:
+        loaded.add(source)
+        return load(index, source)
+
+    monkeypatch.setattr(compilation, "compile_meanwhile", lambda _, source: ahead.add(source))
+    monkeypatch.setattr(compilation, "_loaded_source", record)
+    made = gw.generate("rmat:12,edge_factor=8,seed=1,weights=1..9")
+    arrays = made.offsets, made.targets.astype(ids), made.weights
+    graph = Graph(*arrays, directed=False)
+    with gw.place(graph, [f"cuda:{index}" for index in range(gpu_count)]) as placed:
+        ask(placed)
+        assert len(ahead) == 2
+        assert ahead <= loaded
+        ahead.clear()
+        ask(placed)
+        assert not ahead

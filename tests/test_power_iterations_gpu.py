@@ -15,11 +15,14 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from emulated_grid import emulated_gpus
+from godwit.algorithms.power_iteration import cuda as power_steps
 from godwit.arrays import ResultLocation, host_array
 from godwit.cli.application import app
 from godwit.errors import ConvergenceError, GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
+from godwit.supersteps import place_positions, tiled_rows
+from godwit.supersteps.tiled_rows import KeptTiles
 from gpu_endpoints import COUNT, COUNTS, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, named_graph
 
@@ -164,7 +167,133 @@ class TestEmulated:
             )  # fmt: skip
 
 
+class Chosen(list[int]):
+    """Words of a sum, of each query: by tiles everywhere; 0 for row by row."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        monkeypatch.setattr(tiled_rows, "LEAST_TILE_WORK", 60)
+        monkeypatch.setattr(power_steps, "takes_tiles", lambda *_: True)
+        ask = power_steps._PowerPlan.ask
+
+        def noted(plan: Any, *arguments: Any) -> float:
+            self.append(power_steps._TILE_WORDS if plan.is_tiled else 0)
+            return ask(plan, *arguments)
+
+        monkeypatch.setattr(power_steps._PowerPlan, "ask", noted)
+
+
+class TestByTiles:
+    @pytest.fixture(autouse=True, params=COUNTS)
+    def devices(self, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+        with emulated_gpus(request.param):
+            yield names_of(request.param)
+
+    @pytest.fixture(autouse=True)
+    def chosen(self, monkeypatch: pytest.MonkeyPatch) -> Chosen:
+        return Chosen(monkeypatch)
+
+    @each_function
+    @each_graph
+    def test_values_are_the_cpus(
+        self, function: str, name: str, devices: list[str], chosen: Chosen
+    ) -> None:
+        graph = named_graph(name)
+        check(function, graph, devices)
+        of_32_bits = graph.id_dtype.itemsize == 4
+        assert chosen == [3 * of_32_bits] * (graph.vertex_count > 0)
+
+    @each_function
+    @pytest.mark.parametrize("kind", ["weighted", "out-hubs"])
+    def test_rows_of_every_length(self, function: str, kind: str, devices: list[str]) -> None:
+        graph = graph_of_all_lengths(
+            directed=True, weighted=kind == "weighted", hubs_point=kind == "out-hubs"
+        )
+        check(function, graph, devices, tolerance=1e-300, max_iterations=2)
+
+    def test_values_of_any_size(self, devices: list[str], chosen: Chosen) -> None:
+        graph = named_graph("random float32")
+        values = np.random.default_rng(1).normal(size=graph.vertex_count)
+        weights = graph.weights
+        assert weights is not None
+        for scale in (1e-60, 1e60):
+            scaled = graph.with_weights(scale * weights.astype(np.float64))
+            for function in ("eigenvector", "hits"):
+                check(function, scaled, devices, start=values)
+            check("katz", scaled, devices, alpha=1e-3 / scale, beta=1e200 * values, tolerance=1e190)
+        assert set(chosen) == {3}
+        check("hits", graph.with_weights(1e-200 * weights.astype(np.float64)), devices)
+        assert chosen[-1] == 0
+
+    def test_values_that_grow_too_far(self, devices: list[str], chosen: Chosen) -> None:
+        # Where the largest value is 10^120, no unit suffices for the smallest, which lead to it.
+        for n in (20, 40):
+            del chosen[:]
+            graph = gw.generators.path(n)
+            directed = Graph.from_edges(np.arange(n - 1), np.arange(1, n))
+            check("katz", directed, devices, alpha=1e6, normalized=False)
+            assert chosen == [3, 0]
+        with pytest.raises(ConvergenceError, match="exceed float64"):
+            gw.katz_centrality(graph, alpha=1e20, devices=devices)
+
+    def test_rows_longer_than_sums_allow(
+        self, devices: list[str], chosen: Chosen, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(power_steps, "_ROW_BITS", 3)
+        check("hits", gw.generators.star(9), devices)
+        check("hits", gw.generators.star(8), devices)
+        assert chosen == [0, 3]
+
+    def test_tiles_are_shared(self, devices: list[str]) -> None:
+        graph = named_graph("random undirected")
+        with gw.place(graph, devices) as placed:
+            for function in FUNCTIONS:
+                for weighted in (False, True) if graph.is_weighted else (False,):
+                    expected = answer(function, graph, "cpu", weighted=weighted)
+                    compare(answer(function, placed, weighted=weighted), expected)
+            tiles = place_positions(placed).kept(KeptTiles)
+            assert len(tiles) == 1 + graph.is_weighted
+
+    def test_nothing_races(self, devices: list[str]) -> None:
+        graph = gw.generators.rmat(6, 5, seed=1, weights=(1, 9), symmetrize=False)
+        with emulated_gpus(len(devices), seed=1, checks=True):
+            for function in ("katz", "hits"):
+                check(function, graph, devices, max_iterations=3)
+
+
 class TestSchedules:
+    @each_function
+    def test_no_schedule_of_tiles_changes_a_bit(
+        self, function: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Chosen(monkeypatch)
+        graph = gw.generators.rmat(6, 6, seed=3, symmetrize=False)
+        found = set()
+        for seed in range(3):
+            with emulated_gpus(2, seed=seed):
+                for gpu in (GpuOptions(), GpuOptions(slice_s=0)):
+                    one = answer(function, graph, names_of(2), gpu=gpu)
+                    found.add(tuple(np.asarray(part).tobytes() for part in one))
+        assert len(found) == 1
+
+    def test_where_tiles_are_chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tiled_rows, "LEAST_GAINING_ARCS", 1000)
+        star = gw.generators.rmat(8, 8, seed=1, symmetrize=False)
+        offsets, targets = np.append(star.offsets, star.arc_count + 70_000), star.targets
+        hub = Graph(offsets, np.append(targets, np.zeros(70_000, targets.dtype)), directed=True)
+        cases = [
+            (gw.generators.rmat(8, 8, seed=1), ("eigenvector", "hits")),
+            (hub.reverse, ()),
+            (gw.generate("road:40x40,seed=1"), ()),
+        ]
+        with emulated_gpus(1):
+            for graph, expected in cases:
+                for function in ("eigenvector", "hits"):
+                    with gw.place(graph, "cuda:0") as placed:
+                        answer(function, placed, max_iterations=2)
+                        tiles = place_positions(placed).kept(KeptTiles)
+                        assert bool(tiles) == (function in expected)
+
     @pytest.mark.parametrize("seed", range(1, 4))
     @each_function
     def test_no_order_of_threads_matters(self, function: str, seed: int) -> None:
@@ -242,6 +371,23 @@ class TestOnGpus:
         check(function, graph, devices, tolerance=1e-300, max_iterations=5)
         delayed = ExperimentOptions(slice_s=0, delay_ns=20_000)
         check(function, graph, devices, tolerance=1e-300, max_iterations=5, gpu=delayed)
+
+    @on_endpoints
+    @each_function
+    @pytest.mark.parametrize("directed", [True, False])
+    def test_larger_graphs_by_tiles(
+        self, function: str, directed: bool, devices: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        chosen = Chosen(monkeypatch)
+        graph = gw.generators.rmat(15, 8, seed=1, symmetrize=not directed, weights=(-2, 9))
+        for weighted in (False, True):
+            first, again = (
+                check(function, graph, devices, weighted=weighted, max_iterations=4, gpu=gpu)
+                for gpu in (None, ExperimentOptions(slice_s=0, delay_ns=20_000))
+            )
+            for one, other in zip(first, again, strict=True):
+                assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+        assert chosen == [3] * 4
 
     @on_endpoints
     def test_results_on_a_gpu(self, devices: list[str]) -> None:

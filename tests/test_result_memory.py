@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from godwit import config
-from godwit.runtime.cuda import copies, driver, memory
+from godwit.runtime.cuda import copies, driver, memory, staging
 from godwit.runtime.cuda.memory import ResultMemory, new_host_array
 from pretend_cuda import Machine, host_view, pretended_gpus
 
@@ -112,14 +112,17 @@ def test_copies_to_page_locked_arrays_are_direct(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, locked: bool
 ) -> None:
     monkeypatch.setattr(copies, "DIRECT_BYTES", 0)
-    monkeypatch.setattr(copies, "STAGING_BYTES", PAGE)
+    monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", PAGE)
+    monkeypatch.setattr(staging, "MOST_THREADS", 4)
     array = (
         _array(ResultMemory(1 << 24), 4 * PAGE, np.uint8) if locked else np.empty(4 * PAGE, "u1")
     )
     with memory.Buffer(0, array.nbytes) as buffer:
         host_view(buffer.pointer, array.nbytes, np.uint8)[:] = np.arange(4 * PAGE) % 251
         copies.download(0, buffer.pointer, array)
-        assert machine.calls["cudaMemcpyAsync"] == (1 if locked else 4)
+        assert machine.calls["cudaMemcpyAsync"] == (
+            1 if locked else len(staging.staging_pool()._slots)
+        )
     assert np.array_equal(array, np.arange(4 * PAGE) % 251)
 
 

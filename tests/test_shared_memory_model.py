@@ -50,6 +50,7 @@ class Case:
     :param promised: the fanout that all items but item 0 promise, whatever they push
     :param fusion_limit: own items that a thread may process in a round; 0 makes rounds supersteps
     :param narrow_items: so many items are left to one thread
+    :param spare_items: items beyond an equal share that a thread keeps
     """
 
     parents: tuple[int, ...]
@@ -61,6 +62,7 @@ class Case:
     promised: int = 0
     fusion_limit: int = 1
     narrow_items: int = 0
+    spare_items: int = 0
 
     def children(self, item: int) -> list[int]:
         return [child for child, parent in enumerate(self.parents) if parent == item]
@@ -76,6 +78,7 @@ def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
         "NARROW_ITEMS": case.narrow_items,
         "ALONE_ITEMS": max(1, case.narrow_items),
         "ALONE_STEPS": 3,
+        "SPARE_ITEMS": case.spare_items,
     }
     protocol = load_protocol([bins, team, worker, shared_memory], constants, replacements)
     protocol.update(
@@ -102,7 +105,7 @@ def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
         )
         for rank in range(case.threads)
     ]
-    memory = Sequential(32, {("shared", shared_memory.INITIAL_END): case.initial})
+    memory = Sequential(64, {("shared", shared_memory.INITIAL_END): case.initial})
     return Model(automata, memory, _invariant(case))
 
 
@@ -144,7 +147,8 @@ def _start(case: Case, protocol: dict[str, Any], rank: int) -> Any:
             # What the host does between two runs of the team, when all have left.
             left = yield ("fetch_add", host, 0, 1)
             if left % case.threads == case.threads - 1:
-                yield ("store_release", shared, shared_memory.WANTS_ROOM, 0)
+                for parity in range(2):
+                    yield ("store_release", shared, shared_memory.WANTS_ROOM + 8 * parity, 0)
                 yield ("fetch_add", host, 1, 1)
             while (yield ("load_acquire", host, 1)) <= left // case.threads:
                 pass
@@ -185,7 +189,7 @@ CASES = {
     "initial range": Case(parents=(-1, -1, -1, 0, 1, 1), priorities=(0,) * 6, initial=3),
     "supersteps": Case(parents=_WIDE, priorities=(0, 1, 1, 0, 1, 1, 0), fusion_limit=0),
     "frontier overflows": Case(
-        parents=(-1, 0, 0, 0, 0, 0), priorities=(0, 1, 1, 1, 1, 1), frontier_items=3
+        parents=(-1, 0, 0, 0, 0, 0), priorities=(0, 1, 1, 1, 1, 1), frontier_items=3, fusion_limit=0
     ),
     "growth": Case(parents=(-1, 0, 0, 0, 1), priorities=(0, 1, 1, 1, 2), capacity_items=0),
     "growth of both at once": Case(
@@ -224,9 +228,6 @@ def test_random_schedules_of_more_items_and_threads(seed: int) -> None:
     wander(model_of(case), schedules=5, steps=20_000, seed=seed)
 
 
-_ALONE = "            has_all_room = work_alone(worklist, state)\n"
-_MEET = "        if not barrier(control, size):\n            return ABORTED\n"
-
 BUGS: dict[str, tuple[str, list[Replacement]]] = {
     "a leaving thread forgets the frontier range in its hand": (
         "growth of both at once",
@@ -255,7 +256,24 @@ BUGS: dict[str, tuple[str, list[Replacement]]] = {
             )
         ],
     ),
-    "no meeting after sharing": ("buckets", [(_ALONE + _MEET, _ALONE)]),
+    "no meeting after sharing": (
+        "buckets",
+        [("if shares and not barrier(control, size)", "if control is None")],
+    ),
+    "one set of published numbers for all rounds": (
+        "buckets",
+        [("PARITY_WORDS = 4", "PARITY_WORDS = 0")],
+    ),
+    "one word for all rounds in which a thread wants room": (
+        "growth alone",
+        [
+            (
+                "store_release(shared, WANTS_ROOM + 8 * parity, 1)",
+                "store_release(shared, WANTS_ROOM, 1)",
+            ),
+            ("load_acquire(shared, WANTS_ROOM + 8 * parity)", "load_acquire(shared, WANTS_ROOM)"),
+        ],
+    ),
     "places of a full frontier stay empty": (
         "frontier overflows",
         [("items = max(0, capacity - begin)", "items = 0")],

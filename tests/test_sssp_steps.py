@@ -16,19 +16,10 @@ from godwit import Graph
 from godwit.algorithms import sssp as algorithm
 from godwit.algorithms.sssp import cuda
 from godwit.runtime.cuda import driver
-from graphs import graphs
+from graphs import LENGTHS, graphs, with_weights_of
 
 SOLVER = "direction-optimizing"
 _HAS_HUBS = algorithm._has_hubs
-WEIGHTS: dict[str, Any] = {
-    "small": lambda rng, m: rng.integers(1, 9, m).astype(np.int32),
-    "zeros": lambda rng, m: rng.integers(0, 3, m).astype(np.int32),
-    "wide": lambda rng, m: (2.0 ** rng.integers(0, 40, m)).astype(np.int64),
-    "overflowing": lambda rng, m: rng.integers(2**30, 2**31 - 2, m).astype(np.int32),
-    "single": lambda rng, m: rng.random(m).astype(np.float32),
-    "double": lambda rng, m: np.exp(4 * rng.standard_normal(m)),
-    "rounding": lambda rng, m: rng.choice([1e-300, 1.0, 1e16, 0.0, np.inf], m),
-}
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +31,13 @@ def gpus() -> Iterator[Machine]:
         yield machine
 
 
-def _weighted(graph: Graph, kind: str, seed: int) -> Graph:
-    """Return a graph with weights of a kind; those of an undirected one are equal in both directions."""
-    weights = WEIGHTS[kind](np.random.default_rng(seed), graph.arc_count)
-    if not graph.directed:
-        tails = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
-        first = {}
-        for arc, (u, v) in enumerate(zip(tails.tolist(), graph.targets.tolist(), strict=True)):
-            weights[arc] = weights[first.setdefault((min(u, v), max(u, v)), arc)]
-    return graph.with_weights(weights)
-
-
-@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("kind", LENGTHS)
 @settings(max_examples=settings().max_examples // 2)
 @given(graph=graphs(min_vertices=1), seed=st.integers(0, 99), data=st.data())
 def test_distances_are_those_of_the_cpu(
     gpus: Machine, kind: str, graph: Graph, seed: int, data: Any
 ) -> None:
-    graph = _weighted(graph, kind, seed)
+    graph = with_weights_of(graph, kind, seed)
     with gw.place(graph, "cuda:0") as placed:
         for _ in range(3):
             vertices = st.integers(0, graph.vertex_count - 1)
@@ -162,12 +142,12 @@ def test_skewed_graphs_on_a_real_gpu(kind: str, directed: bool) -> None:
     graph = gw.generate(f"rmat:14,edge_factor=16,seed=2,symmetrize={str(not directed).lower()}")
     rng = np.random.default_rng(4)
     if directed:
-        graph = graph.with_weights(WEIGHTS[kind](rng, graph.arc_count))
+        graph = graph.with_weights(LENGTHS[kind](rng, graph.arc_count))
     else:
         tails = np.repeat(np.arange(graph.vertex_count), np.diff(graph.offsets))
         low, high = np.minimum(tails, graph.targets), np.maximum(tails, graph.targets)
         _, pairs = np.unique(low * np.int64(graph.vertex_count) + high, return_inverse=True)
-        graph = graph.with_weights(WEIGHTS[kind](rng, int(pairs.max()) + 1)[pairs])
+        graph = graph.with_weights(LENGTHS[kind](rng, int(pairs.max()) + 1)[pairs])
     with gw.place(graph, "cuda:0") as placed:
         for source in (graph.highest_degree_vertex(), 5, [1, 7, 300]):
             found = gw.sssp(placed, source)

@@ -20,7 +20,7 @@ from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import partition
 from godwit.graph.partition.positions import CLASS_DEGREES, LINE, number_vertices
-from godwit.runtime.cuda import copies, delivery, driver, memory
+from godwit.runtime.cuda import copies, delivery, driver, memory, staging
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.protocol import Device
 from godwit.supersteps import place_positions
@@ -43,8 +43,9 @@ GPUS = 8
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Emulated GPUs; afterwards, none of their memory is held."""
-    for each in (copies, delivery):
-        monkeypatch.setattr(each, "STAGING_BYTES", 1000)
+    monkeypatch.setattr(delivery, "ROOM_BYTES", 2000)
+    monkeypatch.setattr(delivery, "LEAST_LOCKED_BYTES", 900)
+    monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", 1000)
     results_on_gpus(monkeypatch)
     monkeypatch.setattr(copies, "DIRECT_BYTES", 900)
     with emulated_gpus(GPUS) as machine:

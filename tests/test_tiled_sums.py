@@ -14,8 +14,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import emulated_gpus
-from godwit.algorithms.pagerank import cuda as pagerank_steps
-from godwit.algorithms.pagerank.cuda import RankArrays, RankOutcome, RankQuery, rank_on_gpus
+from godwit.algorithms.pagerank.cuda import RankOutcome, RankQuery, rank_on_gpus
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
@@ -25,7 +24,14 @@ from godwit.runtime.registry import resolve_devices
 from godwit.supersteps import tiled_rows
 from godwit.supersteps.arrays import StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.tiled_rows import SUM_TILE, TILE_SLOTS, TILED_ARCS, SourceBins, TiledRows
+from godwit.supersteps.tiled_rows import (
+    SUM_TILE,
+    TILE_SLOTS,
+    TILED_ARCS,
+    KeptTiles,
+    SourceBins,
+    TiledRows,
+)
 from gpu_endpoints import COUNTS, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, named_graph
 
@@ -49,7 +55,7 @@ def check(placement: StepPlacement, dtype: str = "float64", **given: Any) -> Ran
     """
     given = {"tolerance": 1e-9 if dtype == "float64" else 1e-6, **given}
     found = ask(placement, dtype, **given)
-    assert placement.kept(RankArrays).tiled
+    assert placement.kept(KeptTiles)
     exact = gw.pagerank(
         placement.graph, devices="cpu", tolerance=given["tolerance"], max_iterations=found.iterations,
         weighted=given.get("weighted", False), accelerated=given.get("accelerated", False),
@@ -136,7 +142,7 @@ class TestEmulated:
         for name in ("random undirected", "random directed", "star", "path"):
             with placed(named_graph(name), devices) as placement:
                 rows = placement.rows("in")
-                tiled = TiledRows(placement, rows, np.float32, None)
+                tiled = TiledRows(placement, rows)
                 for part, own in zip(placement.parts, rows, strict=True):
                     offsets = own.offsets.download(np.int64, part.owned + 1)
                     targets = own.targets.download(np.int32, own.arcs)
@@ -212,7 +218,7 @@ class TestSchedules:
             ):
                 with placed(graph, ["cuda:0"]) as placement:
                     ask(placement, max_iterations=3, tiled=None)
-                    assert bool(placement.kept(RankArrays).tiled) == tiles
+                    assert bool(placement.kept(KeptTiles)) == tiles
 
     def test_row_by_row_where_tiles_do_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tiled_rows, "LEAST_GAINING_ARCS", 1000)
@@ -221,7 +227,7 @@ class TestSchedules:
         def too_large(*_: Any) -> TiledRows:
             raise GraphTooLargeError("cuda:0 needs 9.0 GiB and has 1.0 GiB free")
 
-        monkeypatch.setattr(pagerank_steps, "TiledRows", too_large)
+        monkeypatch.setattr(tiled_rows, "TiledRows", too_large)
         with emulated_gpus(1), placed(graph, ["cuda:0"]) as placement:
             exact = gw.pagerank(graph, devices="cpu", tolerance=1e-9, accelerated=False)
             for _ in range(2):

@@ -512,10 +512,10 @@ class TestOnGpus:
     def test_arrays_larger_than_a_staging_buffer(
         self, path: Path, gpus: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from godwit.runtime.cuda import copies
+        from godwit.runtime.cuda import copies, staging
 
         monkeypatch.setattr(copies, "DIRECT_BYTES", 100)
-        monkeypatch.setattr(copies, "STAGING_BYTES", 1024)
+        monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", 1024)
         given = np.arange(5000)
         back, few = np.empty_like(given), np.empty(7, given.dtype)
         with recorded(path, "both"), memory.Buffer(1, given.nbytes) as buffer:

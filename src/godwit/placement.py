@@ -102,6 +102,10 @@ class PlacedGraph:
                 self.seconds[phase] = seconds_since(begin, phase)
             return cast("Resource", self._resources[make])
 
+    def has_resource(self, make: Callable[[PlacedGraph], Placement]) -> bool:
+        """Return True if the data that this function makes is there."""
+        return make in self._resources
+
     def release(self, make: Callable[[PlacedGraph], Placement]) -> None:
         """Close the resource that this function made, if there is one."""
         self.context.device_kind.require_idle(self.context.devices)

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 from godwit.dataflow.context import Context
 from godwit.dataflow.endpoint import Endpoint
-from godwit.dataflow.link import Link
+from godwit.dataflow.link import DEFAULT_BUFFERS, Link
 from godwit.dataflow.router import Router
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, InputError, shown
@@ -67,7 +67,7 @@ def broadcast(
         first = inner.host if source is context.host else inner.endpoints[source.index]
         chain = [first, *(end for end in inner.endpoints if end is not first)]
         packet = _packet_size(packet_bytes, array)
-        links = [Link(*pair, packet_bytes=packet) for pair in pairwise(chain)]
+        links = [Link(*pair, packet, DEFAULT_BUFFERS) for pair in pairwise(chain)]
 
         def receive(endpoint: Endpoint, index: int) -> None:
             out = outs_of[endpoint.index] = _empty(endpoint, array)
@@ -175,7 +175,7 @@ def all_reduce(
     with _inner_context(context) as inner:
         ends = inner.endpoints
         packet = _packet_size(packet_bytes, arrays[0], count)
-        ring = [Link(end, ends[(end.index + 1) % count], packet_bytes=packet) for end in ends]
+        ring = [Link(end, ends[(end.index + 1) % count], packet, DEFAULT_BUFFERS) for end in ends]
 
         def go_around(endpoint: Endpoint) -> None:
             """In step s, take the part of the endpoint s + 1 before; combine in the first k - 1 steps."""

@@ -67,6 +67,7 @@ class HostSpace:
 
     kind = "host"
     stream = None
+    copy_bytes = 0
 
     def __init__(self, limit_bytes: int | None = None, memory: Any = None) -> None:
         self._lock = threading.Lock()
@@ -141,6 +142,10 @@ class HostSpace:
     def record_event(self, stream: Any = None) -> Event:
         """Return an event that is done."""
         return READY
+
+    def is_current(self) -> bool:
+        """Return False: the host has no stream."""
+        return False
 
     def lane(self) -> HostLane:
         """Return a new lane."""

@@ -2,8 +2,10 @@
 
 A link ends at an endpoint, which has a receiver (:mod:`godwit.dataflow.receiver`), or at a router, which
 determines the receivers. The threads that send, receive or release make all progress: links have no thread.
-The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way: a
-link *offers* a few segments ahead of those that have been claimed, and some more when these become few.
+The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way. A
+link to an endpoint *offers* whole messages, which the receiver cuts; a link to a router cuts them itself,
+and offers segment by segment. Both offer a few ahead of those that have been claimed, and some more when
+these become few.
 
 Order: segments of one link arrive at each of their receivers in the order in which they were sent; those of
 messages with a higher priority overtake.
@@ -21,10 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
-from godwit.dataflow.receiver import Offer, PendingSegment, Receiver, Segment, Slot
+from godwit.dataflow.receiver import (
+    MessageOffer,
+    Offer,
+    PendingSegment,
+    Receiver,
+    Segment,
+    Slot,
+)
 from godwit.dtypes import as_count, as_flag, as_float
 from godwit.errors import ClosedLinkError, DeviceError, EndOfLink, InputError, TopologyError, shown
-from godwit.runtime.memory import Event
+from godwit.runtime.memory import Event, latest
 
 if TYPE_CHECKING:
     from godwit.dataflow.router import Router
@@ -33,10 +42,18 @@ DEFAULT_PACKET_BYTES = 16 << 20
 """Default packet size of links. Copy engines reached 361 of 382 GB/s with it between H200s over NVLink (315
 with 4 MiB), and 54.5 of 55 to and from the host."""
 DEFAULT_BUFFERS = 3
-"""Default receive buffers: one is read, one is filled, one waits until its result has been sent."""
+"""Default receive buffers: one is read, one is filled, one waits until its result has been sent. Links that
+copy several packets at a time have more, for two such copies; but not the outputs of routers, which would
+take as many segments from each other."""
+_MOST_DEFAULT_BUFFERS = 32
+_LEAST_COPIED_TOGETHER = 64 << 10
+"""Smaller packets mostly bring messages of one packet. With many buffers their two threads got into each
+other's way: a message took twice as long."""
 _MOST_BYTES = 1 << 40
 _MOST_BUFFERS = 1 << 10
 _FEWEST_AHEAD = 4
+_FEWEST_COPIES = 4
+_FEW_EVENTS = 16
 
 
 @dataclass(frozen=True)
@@ -70,7 +87,8 @@ class Link:
     :param target: the receiver; routers create their own links
     :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
     :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
-        another is sent on meanwhile; None for 3
+        another is sent on meanwhile; None for 3, or up to 32 for packets of 64 KiB and more between GPUs
+        and to and from them, several of which are copied at a time
     :param copies: if True, segments are copied even where the receiver could read the sender's memory
     :ivar name: source and target, for messages
     :ivar receiver: its end; None if the target is a router
@@ -125,8 +143,14 @@ class Link:
         else:
             packet = DEFAULT_PACKET_BYTES if packet_bytes is None else packet_bytes
             packet = as_count(packet, "packet_bytes", 1, _MOST_BYTES)
-            buffers = DEFAULT_BUFFERS if buffers is None else buffers
             limit = context.limit_bytes(target)
+            copy_bytes = 0
+            if limit is None and not self._is_routers:
+                copy_bytes = min(source.space.copy_bytes, target.space.copy_bytes)
+            if buffers is None:
+                buffers = DEFAULT_BUFFERS
+                if packet >= _LEAST_COPIED_TOGETHER:
+                    buffers = max(buffers, min(2 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
             if limit is not None and packet > limit:
                 raise TopologyError(
                     f"packets of {packet:,} bytes do not fit in the pool of {limit:,} bytes of {target}"
@@ -138,6 +162,7 @@ class Link:
                 packet,
                 as_count(buffers, "buffers", 1, _MOST_BUFFERS),
                 copies=copies,
+                copy_bytes=copy_bytes,
                 cancel_scope=context.cancel_scope,
                 keep=context.keep,
                 on_first_request=target.inbound.append,
@@ -312,7 +337,9 @@ class Link:
         return True
 
     def _cut(self) -> tuple[list[tuple[Segment, Message]], bool]:
-        """Return the segments that may be offered now, and whether the link ends then; with the lock.
+        """Return what may be offered now, and whether the link ends then; with the lock.
+
+        Segments of messages to a router; the first segments of messages to an endpoint.
 
         The garbage collector may call :meth:`_claimed` meanwhile; not while the outbox is found empty.
         """
@@ -327,7 +354,7 @@ class Link:
                 is_end = True
                 break
             cut.append((message.cut(), message))
-            if message.is_cut:
+            if self.receiver is not None or not message.segments_left:
                 heappop(outbox)
             self._unclaimed += 1
         if not (cut or is_end):
@@ -340,17 +367,12 @@ class Link:
             for segment, message in cut:
                 self._route(segment, message)
         elif cut:
-            receivers = (receiver,)
-            receiver.post(
-                [
-                    Offer(segment, message, -message.priority, receivers, True)
-                    for segment, message in cut
-                ]
-            )
+            receiver.post([MessageOffer(segment, message, receiver) for segment, message in cut])
 
     def _route(self, segment: Segment, message: Message) -> None:
         """Offer a segment to all receivers that the router names."""
         assert self._router is not None
+        segment.array = message.part(segment.offset, segment.offset + segment.rows)  # for policies
         groups, priority = self._router.route(segment, self.source)
         further = len(groups) - 1
         if further:
@@ -364,7 +386,7 @@ class Link:
         for group in groups:
             offer = Offer(segment, message, -priority, tuple(group), not further)
             # Those with most room first: one that always has some would take all, and others idle.
-            for receiver in sorted(group, key=Receiver.taken_buffers):
+            for receiver in sorted(group, key=Receiver.load) if len(group) > 1 else group:
                 receiver.post([offer])
 
     def _end(self) -> None:
@@ -424,12 +446,15 @@ class Link:
         stream waits for it.
         """
         stream, receiver = self.target.space.stream, self.receiver
+        awaited: tuple[Event, ...] = ()  # of one copy that brought several segments
         while True:
             # A segment that has been taken already needs no future.
             segment = None if receiver is None else receiver.next_arrived()
             if segment is not None:
-                for event in segment.events:
-                    event.wait() if stream is None else event.wait_on(stream)
+                if segment.events is not awaited:
+                    awaited = segment.events
+                    for event in awaited:
+                        event.wait() if stream is None else event.wait_on(stream)
             else:
                 pending = self.receive()
                 try:
@@ -438,15 +463,19 @@ class Link:
                     return
                 del pending
             segment.has_arrived = True  # for the endpoint's stream, on which it is released
+            goes_on = False
             try:
                 yield segment
+                goes_on = True
             finally:
                 if not segment.is_held:
                     try:
                         segment.release()
                     except DeviceError:
-                        if self._cancel_scope.cause is None:
-                            raise  # else all waits end with the cause already
+                        # Else all waits end with the cause already, or the loop was left, perhaps by the
+                        # same failure: nobody would get this one.
+                        if goes_on and self._cancel_scope.cause is None:
+                            raise
             del segment  # a loop that waits must not keep the memory of a released segment
 
     def close(self) -> None:
@@ -502,8 +531,10 @@ class Message:
     :param rows: largest number of rows of a segment
     :param after: events after which the rows may be read
     :param future: resolved when every segment has been copied, or read in place
-    :param claimed: called whenever a segment is claimed
-    :ivar is_cut: True if all of its segments have been created
+    :param claimed: called whenever an offer of it is claimed
+    :ivar segments_left: number of segments that are not created yet
+    :ivar at_once: largest number of segments of one copy, so that there are several copies, and the
+        receiver begins early
     :ivar passed_on: the buffer or the message whose memory its array is part of, and which it is a user of
     """
 
@@ -522,7 +553,10 @@ class Message:
         self.claimed = claimed
         self.passed_on: Slot | Message | None = None
         self.priority = priority
-        self.is_cut = False
+        self._total = total = len(array)
+        segments = 1 if total <= rows else -(-total // rows)
+        self.segments_left = self._under_way = segments
+        self.at_once = -(-segments // _FEWEST_COPIES)
         self._array = array
         self._rows = rows
         self._metadata = metadata
@@ -530,26 +564,20 @@ class Message:
         self._future = future
         self._next = 0
         self._lock = threading.RLock()  # as the link's
-        self._under_way = 1  # stands for the last segment until it is cut
         self._events: tuple[Event, ...] = ()
+        self._most_events = _FEW_EVENTS
 
     def cut(self) -> Segment:
-        """Return the next segment; an array without rows is one segment.
+        """Return the next segment, whose array is not set yet; an array without rows is one segment."""
+        begin, total = self._next, self._total
+        self._next = end = min(begin + self._rows, total)
+        self.segments_left -= 1
+        return Segment(None, begin, total, self._metadata, self._source, end - begin)
 
-        After the last one the message drops the array, since stale offers keep messages alive.
-        """
-        begin, array = self._next, self._array
-        total = len(array)
-        if begin == 0 and total <= self._rows:
-            self.is_cut, self._array = True, None
-            return Segment(array, 0, total, self._metadata, self._source)
-        end = min(begin + self._rows, total)
-        self._next = end
-        if end == total:
-            self.is_cut, self._array = True, None
-        else:
-            self.started(1)
-        return Segment(array[begin:end], begin, total, self._metadata, self._source)
+    def part(self, begin: int, end: int) -> Any:
+        """Return some rows of the array, of which no segment has finished."""
+        array = self._array
+        return array if end - begin == self._total else array[begin:end]
 
     def started(self, segments: int) -> None:
         """Add segments that must finish before the future is resolved."""
@@ -560,14 +588,22 @@ class Message:
         """Add a user of a segment that is read in place, while another one stays."""
         self.started(1)
 
-    def finished(self, events: tuple[Event, ...]) -> None:
-        """Finish one segment, whose memory has been read when the events are done."""
+    def finished(self, events: tuple[Event, ...], segments: int = 1) -> None:
+        """Finish segments, whose memory has been read when the events are done.
+
+        After the last one the message drops the array, since stale offers keep messages alive.
+        """
         with self._lock:
-            self._under_way -= 1
+            self._under_way -= segments
             left = self._under_way
-            if self._events or left:
-                events = tuple(event for event in (*self._events, *events) if not event.done())
+            if self._events:
+                events = latest((*self._events, *events))
+                if len(events) > self._most_events:  # rarely, since queries cost more than copies
+                    events = tuple(event for event in events if not event.done())
+                    self._most_events = max(_FEW_EVENTS, 2 * len(events))
             self._events = events
+            if left == 0:
+                self._array = None
         if left == 0:
             self._future.resolve(None, events)
 

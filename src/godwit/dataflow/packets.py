@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from godwit.dtypes import Array
+from godwit.runtime.memory import Event
 
 PAUSE_S = 2e-5
 """Pause between two looks at events; threads that copy get the interpreter meanwhile."""
@@ -26,6 +27,13 @@ def is_page_locked(array: Array) -> bool:
     from godwit.runtime.cuda.memory import is_locked
 
     return array.nbytes > 0 and is_locked(array.ctypes.data, array.nbytes)
+
+
+def can_be_enqueued(event: Event) -> bool:
+    """Return True if work that needs an event can be put into a stream without waiting on the host."""
+    from godwit.runtime.cuda.staging import StagedCopy
+
+    return not isinstance(event, StagedCopy) or event.done()
 
 
 def current_gpu_kept() -> AbstractContextManager[None]:

@@ -11,6 +11,10 @@ one claimed segment and has users: the endpoint that received it, until it relea
 send it on, until these have been read. The copy into a buffer waits for the events of all former users, so
 a buffer may be released while kernels still read it. Where a segment is read in place, its message has
 these users.
+
+A copy costs the host more than it takes a small packet to arrive. Buffers of small packets are therefore
+*neighbours* in memory; one copy fills several of them with consecutive segments, and they may wait for each
+other until it does (:meth:`Receiver.may_wait`).
 """
 
 from __future__ import annotations
@@ -29,13 +33,15 @@ import numpy as np
 
 from godwit.dataflow.future import CancelScope, Future, TimeLimit
 from godwit.errors import DeadWorkerError, EndOfLink
-from godwit.runtime.memory import Block, Event, Lane, Space
+from godwit.runtime.memory import Block, Event, Lane, Space, latest
 
 if TYPE_CHECKING:
     from godwit.dataflow.endpoint import Endpoint
     from godwit.dataflow.link import Message
 
 _FEW_OFFERS = 64
+_ALIGNMENT_BYTES = 512
+"""Alignment of the beginnings of buffers that are neighbours."""
 
 
 class Segment:
@@ -63,15 +69,23 @@ class Segment:
         "metadata",
         "offset",
         "receiver",
+        "rows",
         "slot",
         "source",
         "total",
     )
 
     def __init__(
-        self, array: Any, offset: int, total: int, metadata: Any, source: Endpoint
+        self,
+        array: Any,
+        offset: int,
+        total: int,
+        metadata: Any,
+        source: Endpoint,
+        rows: int | None = None,
     ) -> None:
         self.array = array
+        self.rows = len(array) if rows is None else rows
         self.offset = offset
         self.total = total
         self.metadata = metadata
@@ -87,12 +101,12 @@ class Segment:
 
     def copy_for_other(self) -> Segment:
         """Return a segment of the same rows for another receiver."""
-        return Segment(self.array, self.offset, self.total, self.metadata, self.source)
+        return Segment(self.array, self.offset, self.total, self.metadata, self.source, self.rows)
 
     @property
     def is_last(self) -> bool:
         """True if it has the last rows of its message."""
-        return self.offset + len(self.array) == self.total
+        return self.offset + self.rows == self.total
 
     def hold(self) -> Segment:
         """Keep it beyond this turn of the loop, until :meth:`release`; its buffer does not receive then."""
@@ -115,7 +129,7 @@ class Segment:
         self.has_arrived = True
 
     def __len__(self) -> int:
-        return len(self.array)
+        return self.rows
 
     def __enter__(self) -> Segment:
         return self
@@ -124,7 +138,7 @@ class Segment:
         self.release()
 
     def __repr__(self) -> str:
-        end = self.offset + len(self.array)
+        end = self.offset + self.rows
         return f"Segment(rows {self.offset:,} to {end:,} of {self.total:,}, from {self.source})"
 
 
@@ -180,7 +194,7 @@ class Offer:
     :param is_only: True if no other offer has the same segment
     """
 
-    __slots__ = ("_token", "is_only", "message", "order", "receivers", "segment")
+    __slots__ = ("_segment", "_token", "is_only", "message", "order", "receivers")
 
     def __init__(
         self,
@@ -190,7 +204,7 @@ class Offer:
         receivers: tuple[Receiver, ...],
         is_only: bool,
     ) -> None:
-        self.segment: Segment | None = segment
+        self._segment: Segment | None = segment
         self.message = message
         self.order = order
         self.receivers = receivers
@@ -198,47 +212,158 @@ class Offer:
         self._token = [None]
 
     @property
-    def is_stale(self) -> bool:
-        """True if a receiver has claimed it."""
-        return not self._token
+    def segments_left(self) -> int:
+        """Number of segments that no receiver has claimed; without any the offer is stale."""
+        return len(self._token)
 
-    def claim(self) -> bool:
-        """Claim it and return True, unless another receiver has; popping the only token is atomic."""
+    def claim(self, most: int) -> list[Segment]:
+        """Claim the segment, unless another receiver has: popping the only token is atomic."""
         try:
             self._token.pop()
         except IndexError:
-            return False
-        return True
+            return []
+        segment, self._segment = self._segment, None  # stale offers keep no memory
+        assert segment is not None
+        return [segment if self.is_only else segment.copy_for_other()]
+
+    def may_wait(self, free: int) -> bool:
+        """Return True if the receiver may claim later, when more buffers than these are free."""
+        return False
+
+
+class MessageOffer:
+    """All segments of a message, offered to the one receiver of a link, which cuts all but the first.
+
+    :param first: the first segment
+    """
+
+    __slots__ = ("_next", "message", "order", "receivers")
+
+    def __init__(self, first: Segment, message: Message, receiver: Receiver) -> None:
+        self._next: Segment | None = first
+        self.message = message
+        self.order = -message.priority
+        self.receivers = (receiver,)
+
+    @property
+    def segments_left(self) -> int:
+        """Number of segments that have not been claimed."""
+        return self.message.segments_left + (self._next is not None)
+
+    def claim(self, most: int) -> list[Segment]:
+        """Claim and return the next segments; with the receiver's lock."""
+        message, first = self.message, self._next
+        assert first is not None
+        segments, self._next = [first], None
+        if message.segments_left:
+            segments += [message.cut() for _ in range(min(most - 1, message.segments_left))]
+            self._next = message.cut() if message.segments_left else None
+        return segments
+
+    def may_wait(self, free: int) -> bool:
+        """Return True if the receiver may claim later, when more buffers than these are free.
+
+        The end of a message is claimed at once: its sender may wait for that.
+        """
+        return free < self.message.at_once and free < self.segments_left
+
+
+class Stretch:
+    """Memory of receive buffers that are neighbours, so that one copy may fill several.
+
+    :param nbytes: of all of them
+    """
+
+    __slots__ = ("_block", "_bytes", "_nbytes", "_space")
+
+    def __init__(self, space: Space, nbytes: int) -> None:
+        self._space = space
+        self._nbytes = nbytes
+        self._block: Block | None = None
+        self._bytes: Any = None
+
+    def view(self, offset: int, dtype: Any, shape: tuple[int, ...], nbytes: int) -> Any:
+        """Return an array in the memory, which is allocated at the first call."""
+        if self._block is None:
+            self._block = self._space.allocate(self._nbytes)
+        if offset == 0:
+            return self._block.view(dtype, shape)
+        if self._bytes is None:
+            self._bytes = self._block.view(np.uint8, (self._nbytes,))
+        return self._bytes[offset : offset + nbytes].view(dtype).reshape(shape)
+
+    def close(self) -> None:
+        """Free the memory. A second call has no effect."""
+        block, self._block, self._bytes = self._block, None, None
+        if block is not None:
+            block.free()
 
 
 class Slot:
     """Receive buffer: memory if a copy is needed, else only the permission to take one segment.
 
+    :param offset: of its memory in that of the stretch, bytes
     :ivar segment: segment that it was taken for
     :ivar users: number of users: the endpoint that received the segment, and messages that send it on
     :ivar read: events of former users of this segment
-    :ivar after: events after which the buffer may be overwritten
+    :ivar several: of the last copy that filled this slot and others behind it, its array and theirs
     """
 
-    __slots__ = ("_view", "after", "block", "read", "receiver", "segment", "taken_s", "users")
+    __slots__ = (
+        "_after",
+        "_view",
+        "offset",
+        "read",
+        "receiver",
+        "segment",
+        "several",
+        "stretch",
+        "taken_s",
+        "users",
+    )
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, stretch: Stretch, offset: int) -> None:
         self.receiver = receiver
-        self.block: Block | None = None
+        self.stretch = stretch
+        self.offset = offset
         self.segment: Segment | None = None
         self.users = 0
         self.read: tuple[Event, ...] = ()
-        self.after: tuple[Event, ...] = ()
+        self._after: tuple[Event, ...] | None = ()
         self.taken_s = 0.0  # for the trace
-        self._view: Any = None
+        self._view: Any = None  # the array of the last segment
+        self.several: tuple[Any, list[Any]] | None = None
 
-    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+    @property
+    def after(self) -> tuple[Event, ...]:
+        """Events after which the buffer may be overwritten.
+
+        Invariant: a slot that was released after what the endpoint's stream held then, and that may be
+        filled with others, has no event yet. One that is recorded later in this stream stands for the
+        release, too, so that one event is enough for all slots that one copy fills.
+        """
+        if self._after is None:
+            self._after = (self.receiver.space.record_event(),)
+        return self._after
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """True if no event stands for its release yet."""
+        return self._after is None
+
+    def view(self, dtype: Any, shape: tuple[int, ...], nbytes: int) -> Any:
         """Return an array in its memory; mostly the same as the last time."""
         view = self._view
         if view is None or view.dtype != dtype or view.shape != shape:
-            assert self.block is not None
-            view = self._view = self.block.view(dtype, shape)
+            view = self._view = self.stretch.view(self.offset, dtype, shape, nbytes)
         return view
+
+    def is_before(self, other: Slot) -> bool:
+        """Return True if the memory of another slot follows on its own."""
+        return (
+            other.stretch is self.stretch
+            and other.offset == self.offset + self.receiver.packet_bytes
+        )
 
     def hold(self) -> None:
         """Add a user, while another one stays."""
@@ -267,19 +392,23 @@ class Slot:
         if segment.message is not None:
             segment.message.release(events)
         elif segment.has_arrived:
-            self.after = events
+            self._after = events or None
         else:
-            self.after = (*segment.events, *events)
+            self._after = (*segment.events, *events)
         receiver._free.append(self)
-        if receiver._offers or receiver._ended:
+        if (receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
+
+    def wait(self) -> None:
+        """Wait for its users; the dataflow has ended."""
+        with ExitStack() as stack:  # waits for all, even if some raise
+            for event in (*self.read, *self.after):
+                stack.callback(event.wait)
 
     def close(self) -> None:
         """Free its memory."""
-        self._view = self.segment = None
-        if self.block is not None:
-            self.block.free()
-            self.block = None
+        self._view = self.several = self.segment = None
+        self.stretch.close()
 
 
 class Receiver:
@@ -291,6 +420,7 @@ class Receiver:
     :param packet_bytes: size of a buffer
     :param buffers: number of buffers
     :param copies: if True, segments are copied even where the sender's memory could be read
+    :param copy_bytes: segments are copied several at a time up to this size
     :param keep: keeps an array alive until an event is done
     :param on_first_request: called with the receiver at the first request
     """
@@ -304,6 +434,7 @@ class Receiver:
         buffers: int,
         *,
         copies: bool,
+        copy_bytes: int,
         cancel_scope: CancelScope,
         keep: Callable[[Event, Any], None],
         on_first_request: Callable[[Receiver], None],
@@ -321,10 +452,18 @@ class Receiver:
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
+        # Slots of one stretch, the largest number of segments of one copy.
+        self._neighbours = 1
+        if packet_bytes % _ALIGNMENT_BYTES == 0:
+            self._neighbours = max(1, min(buffers // 2, copy_bytes // packet_bytes))
         self._free: deque[Slot] = deque()
+        # On the host the buffer used last is in the cache, and others may never be needed. On a GPU that
+        # buffer is likely to be read still. Neighbours are released, and filled again, one after the other.
+        takes_last = space.stream is None and self._neighbours == 1
+        self._take_slot = self._free.pop if takes_last else self._free.popleft
         self._slots: list[Slot] = []
         self._lane: Lane | None = None
-        self._offers: list[tuple[float, int, Offer]] = []
+        self._offers: list[tuple[float, int, Offer | MessageOffer]] = []
         self._arrivals = count()
         # Admitted requests, and requests that are not admitted yet. Weak references: a dropped future, as
         # after a time-out, takes no segment.
@@ -341,13 +480,13 @@ class Receiver:
 
     # Calls by senders
 
-    def post(self, offers: Sequence[Offer]) -> None:
+    def post(self, offers: Sequence[Offer | MessageOffer]) -> None:
         """Add offers."""
         self.match(offers)
         if self._abandoned:
             self._give_up()
 
-    def _queue(self, offers: Sequence[Offer]) -> None:
+    def _queue(self, offers: Sequence[Offer | MessageOffer]) -> None:
         """Queue offers behind those of the same priority; with the lock."""
         if len(self._offers) > self._most_offers:
             self._drop_stale()
@@ -357,18 +496,18 @@ class Receiver:
 
     def _drop_stale(self) -> None:
         """Drop stale offers, so that a slow receiver does not keep what others have taken."""
-        self._offers = [entry for entry in self._offers if not entry[2].is_stale]
+        self._offers = [entry for entry in self._offers if entry[2].segments_left]
         heapify(self._offers)
         self._most_offers = max(_FEW_OFFERS, 2 * len(self._offers))
 
-    def taken_buffers(self) -> int:
-        """Return how many buffers are not free, or how many there are before the first request."""
-        return self.buffers - len(self._free)
+    def load(self) -> tuple[int, int]:
+        """Return the number of buffers that are not free, all before the first request, and of segments."""
+        return self.buffers - len(self._free), self.segments
 
     @property
     def has_offers(self) -> bool:
         """True if an unclaimed offer is queued."""
-        return any(not entry[2].is_stale for entry in list(self._offers))
+        return any(entry[2].segments_left for entry in list(self._offers))
 
     def hint(self) -> str:
         """Return why no segment may come, as the end of a message."""
@@ -396,7 +535,7 @@ class Receiver:
         """
         with self._lock:
             if not self._slots:
-                self._slots = [Slot(self) for _ in range(self.buffers)]
+                self._slots = self._make_slots()
                 self._free.extend(self._slots)
                 self._on_first_request(self)
             if self._is_contested:
@@ -407,6 +546,21 @@ class Receiver:
             self.admit(is_done=False)
         elif self._offers and self._free:
             self.match()
+
+    def _make_slots(self) -> list[Slot]:
+        packet = self.packet_bytes
+        return [
+            Slot(self, stretch, offset)
+            for nbytes in self.block_bytes()
+            for stretch in [Stretch(self.space, nbytes)]
+            for offset in range(0, nbytes, packet)
+        ]
+
+    def block_bytes(self) -> list[int]:
+        """Return the sizes of the blocks of memory that hold its buffers."""
+        whole, rest = divmod(self.buffers, self._neighbours)
+        counts = [self._neighbours] * whole + [rest] * bool(rest)
+        return [count * self.packet_bytes for count in counts]
 
     @property
     def has_begun(self) -> bool:
@@ -472,23 +626,40 @@ class Receiver:
     def _give_up(self) -> None:
         with self._lock:
             unread = len(self._arrived)
-            waiting = [offer for _, _, offer in self._offers if not offer.is_stale]
-        stuck = [offer for offer in waiting if all(end._abandoned for end in offer.receivers)]
+            waiting = [(offer, offer.segments_left) for _, _, offer in self._offers]
+        stuck = sum(
+            left for offer, left in waiting if all(end._abandoned for end in offer.receivers)
+        )
         if unread or stuck:
             self._cancel_scope.end(
                 DeadWorkerError(
-                    f"no worker is left at the end of {self.name}, with {unread + len(stuck)} segment(s) "
+                    f"no worker is left at the end of {self.name}, with {unread + stuck} segment(s) "
                     "on their way to it: a worker there must receive until the link ends"
                 )
             )
 
-    def match(self, offers: Sequence[Offer] = ()) -> None:
+    def may_wait(self) -> bool:
+        """Return True if freed buffers need not be filled yet: one copy will fill several.
+
+        Invariant: this delays no wait. A thread that waits for a segment has found none that has arrived,
+        and fills the free buffers itself (:meth:`request`). A sender waits for the end of its message,
+        which is claimed as soon as it fits into the free buffers (:meth:`MessageOffer.may_wait`).
+        """
+        if self._neighbours == 1 or not self._arrived:
+            return False
+        try:
+            offer, free = self._offers[0][2], len(self._free)
+        except IndexError:  # another thread has claimed it
+            return False
+        return free < self._neighbours and offer.may_wait(free)
+
+    def match(self, offers: Sequence[Offer | MessageOffer] = ()) -> None:
         """Queue offers, and claim queued offers while buffers are free.
 
         Called after every change that may make that possible: an offer, a freed buffer, the end of the
         link.
         """
-        taken: list[Offer] = []
+        taken: list[Offer | MessageOffer] = []
         try:
             with self._lock:
                 if offers:
@@ -499,10 +670,17 @@ class Receiver:
                 self._is_matching = True
                 try:
                     while self._free and self._offers and self._may_take(self._offers[0][2]):
-                        offer = heappop(self._offers)[2]
-                        if offer.claim():
+                        offer = self._offers[0][2]
+                        segments = offer.claim(len(self._free))
+                        if not offer.segments_left:
+                            heappop(self._offers)
+                        if not segments:
+                            continue
+                        if not offer.segments_left:
                             taken.append(offer)
-                            self._begin(offer)
+                        for segment in segments:
+                            segment.receiver, segment.slot = self, self._take_slot()
+                        self._begin(offer.message, segments)
                 finally:
                     self._is_matching = False
                 if self._ended:
@@ -521,7 +699,7 @@ class Receiver:
                 if offer.message.passed_on is not None:
                     offer.message.release_origin()
 
-    def _may_take(self, offer: Offer) -> bool:
+    def _may_take(self, offer: Offer | MessageOffer) -> bool:
         """Return True if the receiver may claim an offer.
 
         An offer that other receivers could claim is taken ahead of a request only into a buffer whose
@@ -530,54 +708,124 @@ class Receiver:
         """
         if self._abandoned or self._cancel_scope.cause is not None:
             return False
-        if len(offer.receivers) == 1 or self._requests or offer.is_stale:
+        if len(offer.receivers) == 1 or self._requests or not offer.segments_left:
             return True
         return all(event.done() for event in self._free[0].after)
 
-    def _begin(self, offer: Offer) -> None:
-        """Start to copy a segment into a buffer."""
-        segment, message = offer.segment, offer.message
-        assert segment is not None
-        offer.segment = None  # stale offers keep no memory
-        array = segment.array
+    def _begin(self, message: Message, run: list[Segment]) -> None:
+        """Deliver consecutive segments of a message: in place, or in copies that have been started."""
+        array = run[0].array
+        if array is None or len(run) > 1:
+            array = message.part(run[0].offset, run[-1].offset + run[-1].rows)
         nbytes = array.nbytes
-        if not offer.is_only:
-            segment = segment.copy_for_other()
-        # On the host the buffer used last is in the cache, and others may never be needed. On a GPU that
-        # buffer is likely to be read still.
-        slot = self._free.pop() if self.space.stream is None else self._free.popleft()
-        segment.receiver, segment.slot = self, slot
         if not self._copies and self.space.reads(array):
-            segment.array = _read_only(array)
-            segment.message = message
-            segment.events = message.after
+            for segment in run:
+                if segment.array is None:
+                    segment.array = message.part(segment.offset, segment.offset + segment.rows)
+                segment.array = _read_only(segment.array)
+                segment.message = message
+                segment.events = message.after
         else:
-            if slot.block is None:
-                slot.block = self.space.allocate(self.packet_bytes)
             if self._lane is None:
                 self._lane = self.space.lane()
-            segment.array = view = slot.view(array.dtype, array.shape)
-            segment.events = slot.after
-            if nbytes:
-                event = self._lane.copy(array, view, message.after + slot.after)
-                self._keep(event, array)
-                segment.events = (event,)
-            message.finished(segment.events)
+            if len(run) == 1:
+                self._copy(self._lane, message, run, array)
+            else:
+                self._copy_run(self._lane, message, run, array)
             self.copied_bytes += nbytes
-        slot.segment, slot.users = segment, 1
-        if self._cancel_scope.trace is not None:
-            slot.taken_s = perf_counter()
-        self.segments += 1
+        trace = self._cancel_scope.trace
+        for segment in run:
+            slot = segment.slot
+            slot.segment, slot.users = segment, 1
+            if trace is not None:
+                slot.taken_s = perf_counter()
+        self.segments += len(run)
         self.bytes += nbytes
-        self._arrived.append(segment)
+        self._arrived.extend(run)
         self._deliver()
+
+    def _copy_run(self, lane: Lane, message: Message, run: list[Segment], array: Any) -> None:
+        """Copy consecutive segments, as many at a time as lie in buffers that are neighbours."""
+        most = 1
+        if run[0].rows * array.nbytes == self.packet_bytes * len(array):
+            most = min(self._neighbours, message.at_once)  # all but the last fill their buffers
+        at = 0
+        while at < len(run):
+            end = at + 1
+            while end < len(run) and end - at < most and run[end - 1].slot.is_before(run[end].slot):
+                end += 1
+            copied = run[at:end]
+            if len(copied) < len(run):
+                part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
+            else:
+                part = array
+            self._copy(lane, message, copied, part)
+            at = end
+
+    def _copy(self, lane: Lane, message: Message, copied: list[Segment], array: Any) -> None:
+        """Start one copy of segments into their buffers, which are neighbours."""
+        first: Slot = copied[0].slot
+        dtype, shape, nbytes = array.dtype, array.shape, array.nbytes
+        if len(copied) == 1:
+            events = first.after
+            view = copied[0].array = first.view(dtype, shape, nbytes)
+            after = message.after + events
+        else:
+            events = self._after_releases(copied)
+            view, parts = self._views_of(first, copied, dtype, shape, nbytes)
+            for segment, part in zip(copied, parts, strict=True):
+                segment.array = part
+            after = latest((*message.after, *events))
+        if nbytes:
+            event = lane.copy(array, view, after)
+            self._keep(event, array)
+            events = (event,)
+        for segment in copied:
+            segment.events = events
+        message.finished(events, len(copied))
+
+    def _after_releases(self, copied: list[Segment]) -> tuple[Event, ...]:
+        """Return the events after which the buffers of some segments may be overwritten."""
+        events: list[Event] = []
+        recorded: tuple[Event, ...] = ()
+        for segment in copied:
+            slot: Slot = segment.slot
+            if slot.is_unrecorded:
+                recorded = recorded or (self.space.record_event(),)
+            else:
+                events += slot.after
+        return (*events, *recorded)
+
+    def _views_of(
+        self, first: Slot, copied: list[Segment], dtype: Any, shape: tuple[int, ...], nbytes: int
+    ) -> tuple[Any, list[Any]]:
+        """Return the array of neighbouring buffers, and that of each; mostly the same as the last time."""
+        several = first.several
+        if several is not None and several[0].dtype == dtype and several[0].shape == shape:
+            return several
+        row_bytes = nbytes // shape[0]
+        parts = [
+            segment.slot.view(dtype, (segment.rows, *shape[1:]), segment.rows * row_bytes)
+            for segment in copied
+        ]
+        first.several = several = first.stretch.view(first.offset, dtype, shape, nbytes), parts
+        return several
 
     def give_back(self, segment: Segment, stream: Any) -> None:
         """Release the buffer of a segment after the work that a stream holds now."""
         with self._lock:  # two threads may release it
             slot, segment.slot = segment.slot, None
-        if slot is not None:
+        if slot is None:
+            return
+        if self._neighbours > 1 and stream is None and self._may_record_late(segment, slot):
+            slot.release(())
+        else:
             slot.release((self.space.record_event(stream),))
+
+    def _may_record_late(self, segment: Segment, slot: Slot) -> bool:
+        """Return True if a release need not record an event; see :attr:`Slot.after`."""
+        is_only = slot.users == 1 and not slot.read and segment.message is None
+        return is_only and segment.has_arrived and self.space.is_current()
 
     def share(self, segment: Segment) -> Slot | Message | None:
         """Add a user to a segment's buffer, or to the message that it is read in place of; return that.
@@ -627,7 +875,7 @@ class Receiver:
     def _check_end(self) -> None:
         if not (self._ended and self._requests):
             return
-        while self._offers and self._offers[0][2].is_stale:
+        while self._offers and not self._offers[0][2].segments_left:
             heappop(self._offers)
         if not self._offers and not self._arrived:
             while self._requests:
@@ -638,11 +886,10 @@ class Receiver:
     def wait_all(self) -> None:
         """Wait for all users of the buffers; the dataflow has ended, so no copy begins later."""
         with self._lock:
-            events = [event for slot in self._slots for event in slot.after]
-            events += [event for slot in self._slots for event in slot.read]
+            slots = list(self._slots)
         with ExitStack() as stack:  # waits for all, even if some raise
-            for event in events:
-                stack.callback(event.wait)
+            for slot in slots:
+                stack.callback(slot.wait)
 
     def close(self) -> None:
         """Free the buffers; nothing may be using them. A second call has no effect."""

@@ -8,7 +8,7 @@ that its last users recorded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
@@ -54,6 +54,30 @@ class _Ready:
 READY: Event = _Ready()
 
 
+def latest(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return the events that stand for all of some: of those recorded in one stream, the last.
+
+    An event of a stream has its ``stream`` and two numbers of a counter: ``begun``, taken before it was
+    recorded, and ``recorded``, taken afterwards. Invariant: an event is done when another one is whose
+    recording in the same stream began later than its own ended. Where two threads record at once, neither
+    event stands for the other.
+    """
+    last: dict[Any, Event] = {}
+    others: list[Event] = []
+    for event in events:
+        stream = getattr(event, "stream", None)
+        if stream is None:
+            if event is not READY and not any(event is other for other in others):
+                others.append(event)
+            continue
+        before: Any = last.get(stream)
+        if before is None or before.recorded < event.begun:  # type: ignore[attr-defined]
+            last[stream] = event
+        elif event is not before and event.recorded > before.begun:  # type: ignore[attr-defined]
+            others.append(event)
+    return (*others, *last.values())
+
+
 class Block(Protocol):
     """Piece of a pool's memory."""
 
@@ -84,10 +108,13 @@ class Space(Protocol):
 
     :ivar kind: ``"host"`` or ``"cuda"``
     :ivar stream: the endpoint's stream; None on the host
+    :ivar copy_bytes: size of copies into it that hide what a copy costs the host: smaller packets are
+        copied several at a time; 0 if they are not
     """
 
     kind: str
     stream: Any
+    copy_bytes: int
 
     @property
     def used_bytes(self) -> int:
@@ -118,6 +145,9 @@ class Space(Protocol):
 
     def record_event(self, stream: Any = None) -> Event:
         """Record an event in a stream; by default in the endpoint's."""
+
+    def is_current(self) -> bool:
+        """Return True if what the calling thread puts into the current stream is in the endpoint's, too."""
 
     def lane(self) -> Lane:
         """Return a new :class:`Lane`, which copies arrays into this memory."""

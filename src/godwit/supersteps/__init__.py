@@ -6,21 +6,46 @@ a vertex is its position less the first one of its owner (:mod:`godwit.graph.par
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from godwit.graph.partition.positions import likely_dtype
 from godwit.placement import PlacedGraph
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
 
 
-def place_positions(placed: PlacedGraph) -> StepPlacement:
+def place_positions(
+    placed: PlacedGraph, kernel: Callable[[np.dtype[Any]], str] | None = None
+) -> StepPlacement:
     """Return the graph in device order on its GPUs, made once; rows follow on demand.
 
     A partition that the user asked for is kept; otherwise one that suits the graph is chosen.
+
+    :param kernel: returns the source of the caller's kernel for a dtype of positions; where positions have
+        yet to be made, the kernel is compiled meanwhile
     """
     _ = placed.asked_partition
+    if not placed.has_resource(_make_step_placement):
+        _compile_meanwhile(placed, kernel)
     return cast("StepPlacement", placed.resource(_make_step_placement, "number"))
+
+
+def _compile_meanwhile(placed: PlacedGraph, kernel: Callable[[np.dtype[Any]], str] | None) -> None:
+    """Start to compile the kernels that make rows, and one of the caller."""
+    from godwit.runtime.cuda.compile import compile_meanwhile
+    from godwit.runtime.cuda.devices import gpu_index
+    from godwit.supersteps.rows import source
+
+    graph, devices = placed.graph, placed.context.devices
+    dtype = likely_dtype(graph.vertex_count, len(devices), _asked_dtype(placed))
+    index = gpu_index(devices[0])
+    if kernel is not None:
+        compile_meanwhile(index, kernel(dtype))
+    compile_meanwhile(index, source(dtype, graph.id_dtype, graph.weight_dtype))
 
 
 def refuse_positions(placed: PlacedGraph) -> None:
@@ -32,11 +57,15 @@ def refuse_positions(placed: PlacedGraph) -> None:
 def _make_step_placement(placed: PlacedGraph) -> Any:
     from godwit.supersteps.placement import StepPlacement
 
-    # Positions have 64 bits where the graph's ids have, or where 32 are too few.
-    ids = placed.graph.id_dtype
     return StepPlacement(
         placed.context.devices,
         placed.graph,
         placed.asked_partition,
-        id_dtype=ids if ids.itemsize == 8 else None,
+        id_dtype=_asked_dtype(placed),
     )
+
+
+def _asked_dtype(placed: PlacedGraph) -> np.dtype[Any] | None:
+    """Return int64 for positions of graphs whose ids have 64 bits; None for the smallest that does."""
+    ids = placed.graph.id_dtype
+    return ids if ids.itemsize == 8 else None

@@ -103,9 +103,9 @@ struct FactorOf {
     static __device__ __forceinline__ Factor of(const void *, i64, double) { return 1; }
 };
 
-// Make the chunks of all tiles, a block a tile, and store their number. Factors, if any, are weights over the
-// outflow of the arc's source. Dynamic shared memory: a word for each bin and one, each row of a tile and one,
-// and each range.
+// Make the chunks of all tiles, a block a tile, and store their number. Factors, if any, are weights, over the
+// outflow of the arc's source if there are outflows. Dynamic shared memory: a word for each bin and one, each
+// row of a tile and one, and each range.
 extern "C" __global__ void __launch_bounds__(1024)
     make_tiles(const i64 *offsets, const Id *targets, const Weight *weights, const double *outflows,
                SourceBins source, i64 count, u64 most_rows, SumTile *tiles, u32 *arcs, u32 *begins,
@@ -168,7 +168,8 @@ extern "C" __global__ void __launch_bounds__(1024)
             tile_words[place] =
                 static_cast<u32>(position - source.range_begin(range)) << SLOT_BITS | slot;
             if (factors)
-                tile_factors[place] = FactorOf::of(weights, tile.arc + arc, outflows[position]);
+                tile_factors[place] =
+                    FactorOf::of(weights, tile.arc + arc, outflows ? outflows[position] : 1.0);
         }
         __syncthreads();
     }

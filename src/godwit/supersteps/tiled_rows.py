@@ -7,23 +7,28 @@ a block's sums fit into shared memory, and by arcs, so that each block gets seve
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from godwit.dtypes import Array
+from godwit.errors import GraphTooLargeError
+from godwit.graph.csr import Graph
 from godwit.graph.cuda.builder import c_id, kernel_source
 from godwit.graph.facts import in_offsets
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray, StepPart
-from godwit.supersteps.rows import StepRows
+from godwit.supersteps.rows import Direction, StepRows
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
+
+Made = TypeVar("Made")
 
 SUM_TILE = np.dtype(
     [
@@ -108,19 +113,19 @@ class TiledRows:
     """The tiles of the rows of all devices.
 
     :param rows: of each device
-    :param factor_dtype: of the values that are summed up, and of factors
-    :param outflows: by position: an arc's factor is its weight over the outflow of its source; None: arcs
-        have no factors
+    :param factor_dtype: of factors, which is that of the values that are summed up; None: arcs have none
+    :param outflows: by position: an arc's factor is its weight over the outflow of its source; None: its
+        weight
     :raises GraphTooLargeError: need against free, before anything is allocated
     :ivar rows: of each device; their targets and weights may be freed once tiles are made
     """
 
     def __init__(
-        self, placement: StepPlacement, rows: list[StepRows], factor_dtype: Any,
-        outflows: DeviceArray | None,
+        self, placement: StepPlacement, rows: list[StepRows], factor_dtype: Any = None,
+        outflows: DeviceArray | None = None,
     ) -> None:  # fmt: skip
         self.rows = rows
-        item = np.dtype(factor_dtype).itemsize if outflows is not None else 0
+        item = 0 if factor_dtype is None else np.dtype(factor_dtype).itemsize
         sources = [_source_bins(placement, part) for part in placement.parts]
         tilings = [
             _tiling(placement, part, own, source)
@@ -139,7 +144,7 @@ class TiledRows:
             self.factors = DeviceArray(placement)
             needs.append((self.factors, [item * _CHUNK * count for count in chunks]))
         placement.reserve(*needs)
-        code = source_code(placement.id_dtype, rows[0].weight_dtype, factor_dtype, item > 0)
+        code = source_code(placement.id_dtype, rows[0].weight_dtype, factor_dtype)
         for part, own, source, tiling in zip(placement.parts, rows, sources, tilings, strict=True):
             count = len(tiling.tiles)
             self.tiles[part].upload(tiling.tiles)
@@ -170,14 +175,106 @@ class TiledRows:
         member["count"] = self._counts[part.device]
 
 
-def source_code(id_dtype: Any, weight_dtype: Any, factor_dtype: Any, has_factors: bool) -> str:
-    """Return the CUDA source that makes tiles for dtypes of positions, weights and factors."""
-    weight = c_type(np.dtype(weight_dtype)) if has_factors else "void"
+@dataclass(frozen=True)
+class TileKind:
+    """What tiles are for.
+
+    :param direction: of their rows
+    :param factor_dtype: name of the dtype of factors; None: arcs have none
+    :param by_outflow: factors are weights over the outflow of the arc's source, else weights
+    """
+
+    direction: Direction
+    factor_dtype: str | None = None
+    by_outflow: bool = False
+
+
+class KeptTiles:
+    """The tiles of a placement, kept between queries, of whatever algorithm.
+
+    :ivar fit: False once there was too little memory for some
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.fit = True
+        self._placement = placement
+        self._tiled: dict[TileKind, TiledRows] = {}
+
+    def __len__(self) -> int:
+        return len(self._tiled)
+
+    def rows(self, kind: TileKind, stack: ExitStack) -> list[StepRows]:
+        """Return rows to make tiles of, which may be freed when the stack ends, or those of kept tiles.
+
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        tiled = self._tiled.get(self._stored(kind))
+        if tiled is not None:
+            return tiled.rows
+        weighted = kind.factor_dtype is not None
+        return stack.enter_context(self._placement.passing_rows(kind.direction, weighted))
+
+    def of(
+        self, kind: TileKind, rows: list[StepRows], outflows: DeviceArray | None = None
+    ) -> TiledRows:
+        """Return the tiles of a kind; make them if there are none.
+
+        :param rows: as :meth:`rows` has returned them
+        :param outflows: by position, if factors depend on them
+        :raises GraphTooLargeError: need against free, before any tile is allocated
+        """
+        key = self._stored(kind)
+        if key not in self._tiled:
+            self._tiled[key] = TiledRows(self._placement, rows, kind.factor_dtype, outflows)
+        return self._tiled[key]
+
+    def _stored(self, kind: TileKind) -> TileKind:
+        weighted = kind.factor_dtype is not None
+        return replace(
+            kind,
+            direction=self._placement.stored_direction(kind.direction, weighted=weighted),
+        )
+
+
+def takes_tiles(placement: StepPlacement, asked: bool | None, *directions: Direction) -> bool:
+    """Return whether a query is to sum up by tiles, where that is possible.
+
+    :param asked: what the query says; None: what is faster
+    :param directions: of the rows that it sums up
+    """
+    if asked is not None:
+        return asked
+    return placement.kept(KeptTiles).fit and tiles_gain(placement, *directions)
+
+
+def make_with_tiles(
+    placement: StepPlacement, words: int, make: Callable[[int], Made], *, asked: bool | None
+) -> Made:
+    """Return what a function makes for the words of a sum by tiles or, if tiles do not fit, for 0.
+
+    :param asked: what the query says of tiles: True: with tiles only
+    :raises GraphTooLargeError: need against free
+    """
+    try:
+        return make(words)
+    except GraphTooLargeError:
+        if words == 0 or asked:
+            raise
+        placement.kept(KeptTiles).fit = False
+        return make(0)  # rows alone may fit
+
+
+def source_code(id_dtype: Any, weight_dtype: Any = None, factor_dtype: Any = None) -> str:
+    """Return the CUDA source that makes tiles for dtypes of positions and, if arcs have factors, of these.
+
+    :param weight_dtype: of the graph's weights
+    """
+    has_factors = factor_dtype is not None
     code = kernel_source(
         "supersteps/tiled_rows.cuh",
         Id=c_id(np.dtype(id_dtype)),
-        Weight=weight,
-        Factor=c_type(np.dtype(factor_dtype)),
+        Weight=c_type(np.dtype(weight_dtype)) if has_factors else "void",
+        Factor=c_type(np.dtype(factor_dtype if has_factors else np.float32)),
     )
     return code + layout_checks("SumTile", SUM_TILE) + "\n" + tile_checks()
 
@@ -208,11 +305,24 @@ def can_be_tiled(placement: StepPlacement, words: int) -> bool:
     )
 
 
-def tiles_gain(placement: StepPlacement) -> bool:
-    """Return whether summing up by tiles is expected to be faster than row by row.
+def longest_row(graph: Graph, direction: Direction) -> int:
+    """Return the number of arcs of the longest row of a graph."""
+
+    def longest() -> int:
+        offsets = graph.offsets if direction == "out" else in_offsets(graph)
+        return int(np.diff(offsets).max(initial=0))
+
+    found: int = graph.cached(("longest row", direction), longest)
+    return found
+
+
+def tiles_gain(placement: StepPlacement, *directions: Direction) -> bool:
+    """Return whether summing up rows by tiles is expected to be faster than row by row.
 
     It is where rows are not short and read values in no order, and where no row keeps one block busy while
     all others are done.
+
+    :param directions: of the rows
     """
     graph, numbering = placement.graph, placement.numbering
     arcs = graph.arc_count // len(placement.parts)
@@ -220,9 +330,7 @@ def tiles_gain(placement: StepPlacement) -> bool:
         return False
     if graph.arc_count < _LEAST_GAINING_DEGREE * sum(part.active for part in placement.parts):
         return False
-    longest: int = graph.cached(
-        "longest in-row", lambda: int(np.diff(in_offsets(graph)).max(initial=0))
-    )
+    longest = max(longest_row(graph, direction) for direction in directions)
     least = min(tile_work(part, arcs) for part in placement.parts)
     return longest <= _LONGEST_ROW_TILES * least
 
@@ -291,7 +399,7 @@ def _offsets_at(placement: StepPlacement, part: StepPart, rows: StepRows, bounds
 
 def _start(placement: StepPlacement, part: StepPart, name: str, *arguments: Any) -> None:
     """Run a small kernel of tiled_rows.cuh to its end."""
-    module = load(part.index, source_code(placement.id_dtype, None, np.float32, False))
+    module = load(part.index, source_code(placement.id_dtype))
     given = [one.pointer if isinstance(one, Buffer) else one for one in arguments]
     driver.launch(
         module.kernel(name), part.stream, blocks=_blocks(part), threads=256, arguments=given

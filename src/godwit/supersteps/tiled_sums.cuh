@@ -42,9 +42,8 @@ struct TiledArcs {
     const SumTile *tiles;  // the largest first
     const u32 *arcs;       // (chunks, CHUNK)
     const u32 *begins;     // (chunks) first position of the range
-    const void
-        *factors;  // (chunks, CHUNK) of the type of values: what is multiplied by them; or null
-    u64 count;     // of tiles
+    const void *factors;   // (chunks, CHUNK) of the type of values, to be multiplied by; or null
+    u64 count;             // of tiles
 };
 
 constexpr u32 SLOT_BYTES_A_WORD = sizeof(u32) << SLOT_BITS;  // dynamic shared memory of a block
@@ -124,7 +123,7 @@ private:
 };
 
 // Sum the rows of all tiles, each of which one block claims: `update(row, sum in units)` by one thread for each
-// row with arcs, and `end()` by all threads after each tile. `cursor` is 0 when the superstep begins.
+// row, and `end(number of the tile)` by all threads after each tile. `cursor` is 0 when the superstep begins.
 template <u32 WORDS, bool HAS_FACTORS, class Value, class Update, class End>
 __device__ __forceinline__ void team_sum_tiles(const TiledArcs &tiled, const Value *values,
                                                Value units, u64 *cursor, Update update, End end) {
@@ -181,7 +180,7 @@ __device__ __forceinline__ void team_sum_tiles(const TiledArcs &tiled, const Val
         __syncthreads();
         for (u32 row = threadIdx.x; row < tile.rows; row += blockDim.x)
             update(static_cast<i64>(tile.row) + row, sums.thread_row_sum(row, tile.log_slots));
-        end();
+        end(claimed);
         __syncthreads();  // before slots are cleared, and `claimed` is written
     }
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from godwit import config
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
+from godwit.graph.depth import likely_levels
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition.layout import Duplication
 from godwit.placement import (
@@ -101,21 +102,41 @@ def devices_for_one_query(
     core_ns: float | SearchTime,
     *,
     scales: bool = True,
+    by_levels: bool = False,
 ) -> DevicesArgument:
     """Return the devices of an argument; for None all cores, if they are done before a GPU could begin.
 
-    A graph that is placed, or options that ask for a GPU, leave the argument as it is.
+    Or if a GPU would take longer for the levels of a search alone, as on long, narrow graphs. A graph that
+    is placed, or options that ask for a GPU, leave the argument as it is.
 
     :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph, or for each
         vertex and each arc
     :param scales: True if the cores of the CPU share this work, False if one core alone is as fast as all
+    :param by_levels: True if a GPU goes from level to level, as searches do
     """
     if devices is not None or not isinstance(graph, Graph) or options.asks_for_gpu:
         return devices
     if isinstance(core_ns, SearchTime):
         core_ns = 1e9 * core_ns.seconds(graph) / max(1, graph.arc_count)
     cores = config.thread_count() if scales else 1
-    return "cpu" if cores_are_sooner(graph, core_ns / cores) else None
+    if cores_are_sooner(graph, core_ns / cores):
+        return "cpu"
+    return "cpu" if by_levels and _is_narrow(graph) else None
+
+
+_LEVEL_NS = 1500.0
+_NARROW_CORE_NS = 20.0
+"""Nanoseconds that a GPU takes for a level, and a core for an arc of a narrow graph (benchmarks/zoo.py)."""
+
+
+def _is_narrow(graph: Graph) -> bool:
+    """Return True if cores have searched a graph before a GPU has gone through its levels.
+
+    False where ``GODWIT_DEVICES`` is ``"cuda"``.
+    """
+    if names_devices(None):
+        return False
+    return likely_levels(graph) * _LEVEL_NS > graph.arc_count * _NARROW_CORE_NS
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def betweenness_centrality(
         if weighted is not False and graph.is_weighted:
             devices = "cpu"
         else:
-            devices = devices_for_one_query(graph, devices, options, core_ns)
+            devices = devices_for_one_query(graph, devices, options, core_ns, by_levels=True)
         if devices is None:
             devices = default_step_devices(graph, searches=searches)
     with recorded(trace, "betweenness"), on_gpus_or_cores(graph, devices, "betweenness") as (
@@ -225,7 +225,7 @@ def _sum_on_gpus(
         statistics.seconds = {"overflow": sum(statistics.seconds.values())}
         statistics.begin_on(["cpu"])
         return None
-    from godwit.algorithms.betweenness.cuda import DependencyQuery, sum_on_gpus
+    from godwit.algorithms.betweenness.cuda import DependencyQuery, source, sum_on_gpus
 
     query = DependencyQuery(
         sources, endpoints, edges, options.gpu, options.location, scales.vertices, scales.sources
@@ -234,7 +234,7 @@ def _sum_on_gpus(
         statistics.begin_on(["cpu"])
         return None
     poll = make_poll(options, len(sources))
-    steps = place_positions(placed)
+    steps = place_positions(placed, source)
     try:
         with statistics.phase("run"):
             outcome = sum_on_gpus(steps, query, poll)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.paths.result import PathResult, check_query
+from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -178,10 +179,14 @@ def _in_supersteps(
     statistics = _statistics(placed)
     try:
         with statistics.phase("run"):
-            from godwit.algorithms.bfs.cuda import bfs_on_gpus
+            from godwit.algorithms.bfs.cuda import bfs_on_gpus, kernel_source
 
+            devices = len(placed.context.devices)
+            positions = place_positions(
+                placed, lambda dtype: kernel_source(dtype, options.gpu, devices)
+            )
             distance, seconds = bfs_on_gpus(
-                place_positions(placed), sources, target, cutoff, may_give_up=may_give_up,
+                positions, sources, target, cutoff, may_give_up=may_give_up,
                 location=options.location, statistics=statistics, gpu=options.gpu,
                 poll=make_poll(options),
             )  # fmt: skip
@@ -241,6 +246,7 @@ def _result(
     )  # fmt: skip
 
 
+@or_distributed("godwit.algorithms.bfs.distributed")
 @public
 def bfs(
     graph: GraphArgument,
@@ -308,7 +314,9 @@ def bfs(
         devices = default_step_devices(graph)
     if partition is None:
         core_ns = _WIDE_NS if isinstance(graph, Graph) and _is_wide(graph) else _THIN_NS
-        devices = devices_for_one_query(graph, devices, options, core_ns, scales=False)
+        devices = devices_for_one_query(
+            graph, devices, options, core_ns, scales=False, by_levels=True
+        )
     with recorded(trace, "bfs"), placed_for_query(graph, devices, partition) as placed:
         result = on_gpus_unless_slow(
             placed,

@@ -112,6 +112,11 @@ def source(
     return hubs + schedule_define(schedule) + text
 
 
+def kernel_source(id_dtype: np.dtype[Any], gpu: GpuOptions, devices: int) -> str:
+    """Return the source of the kernel for a number of devices."""
+    return source(id_dtype, gpu.schedule, shares_hubs=devices > 1)
+
+
 class BfsArrays:
     """The arrays of a search, kept on the devices between queries.
 
@@ -202,7 +207,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self, placement: StepPlacement, gpu: GpuOptions, seconds: dict[str, float]
     ) -> None:
         begin = perf_counter()
-        text = source(placement.id_dtype, gpu.schedule, shares_hubs=len(placement.parts) > 1)
+        text = kernel_source(placement.id_dtype, gpu, len(placement.parts))
         compile_meanwhile(placement.indexes[0], text)
         self.out_rows = placement.rows("out")
         self.in_rows = placement.rows("in")

@@ -10,9 +10,9 @@ Files and rows of graphs are read ahead by several threads into blocks of host m
 arrays in memory are sent from where they are. Chunks of an iterator are copied, so that it may reuse its
 array.
 
-Page-locked edges go to GPUs without router and links: the caller's thread enqueues copies and kernels, and
-the next segment goes to a GPU with a free buffer. Waking a thread for each GPU and segment would cost the
-host about as long as four GPUs take for a segment.
+An array in memory goes to GPUs without router and links: the caller's thread starts copies, enqueues
+kernels, and the next segment goes to a GPU with a free buffer. Waking a thread for each GPU and segment
+would cost the host about as long as four GPUs take for a segment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -36,7 +36,7 @@ from godwit.dataflow.context import Context
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.link import DEFAULT_BUFFERS, DEFAULT_PACKET_BYTES, Link
-from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, is_page_locked, packet_items
+from godwit.dataflow.packets import PAUSE_S, can_be_enqueued, current_gpu_kept, packet_items
 from godwit.dataflow.router import Router
 from godwit.dtypes import Array, as_count, id_dtype_for
 from godwit.errors import InputError
@@ -295,9 +295,9 @@ class _StreamRun:
 
     def run(self, poll: Poll, total: int | None) -> Array:
         """Return the labels; an exception of any thread is raised here when all have ended."""
-        locked = _page_locked(self._source, self.context)
-        if locked is not None:
-            self._distribute(locked, poll)
+        array = _array_for_gpus(self._source, self.context)
+        if array is not None:
+            self._distribute(array, poll)
         else:
             self._route(poll, total)
         if poll is not None:
@@ -369,7 +369,7 @@ class _StreamRun:
             raise InputError(_fault_message(fault, self._source, self._linking.vertices))
 
     def _distribute(self, array: Array, poll: Poll) -> None:
-        """Feed page-locked edges to GPUs, and merge their forests, from this thread."""
+        """Feed edges in memory to GPUs, and merge their forests, from this thread."""
         endpoints = self.context.endpoints
         with current_gpu_kept(), ExitStack() as stack:
             feeders = [
@@ -407,11 +407,13 @@ class _StreamRun:
         first, polled = 0, perf_counter()
         if poll is not None:
             poll(Progress.of(0, total=len(array)))  # the time counts from here
-        while first < len(array):
-            begin = first
+        while first < len(array) or any(feeder.has_arriving for feeder in feeders):
+            has_moved = False
             for index, feeder in enumerate(feeders):
+                has_moved = feeder.advance() or has_moved
                 if first == len(array) or not feeder.is_free:
                     continue
+                has_moved = True
                 piece = array[first : first + packet_items(len(array) - first, rows, len(feeders))]
                 feeder.link(piece, first)
                 first += len(piece)
@@ -421,7 +423,7 @@ class _StreamRun:
             if poll is not None and perf_counter() - polled > _POLL_S:
                 poll(Progress.of(first, total=len(array)))
                 polled = perf_counter()
-            if begin == first:
+            if not has_moved:
                 sleep(PAUSE_S)
 
     def _gather(self) -> None:
@@ -453,6 +455,7 @@ class GpuFeeder:
         self.has_joined = False
         with ExitStack() as stack:
             self._blocks: deque[tuple[Block, Event]] = deque()
+            self._arriving: deque[tuple[Event, Block, Callable[[], None]]] = deque()
             for _ in range(DEFAULT_BUFFERS):
                 block = self._space.allocate(packet_bytes)
                 stack.callback(block.free)
@@ -465,16 +468,20 @@ class GpuFeeder:
     @property
     def is_free(self) -> bool:
         """True if a buffer is no longer in use."""
-        return self._blocks[0][1].done()
+        return bool(self._blocks) and self._blocks[0][1].done()
+
+    @property
+    def has_arriving(self) -> bool:
+        """True if kernels are to be enqueued by :meth:`advance`."""
+        return bool(self._arriving)
 
     def link(self, edges: Array, row: int) -> None:
-        """Enqueue the copy of a segment, and the kernels that link its ends.
+        """Start to copy a segment, whose ends kernels link then.
 
         :param row: number of its first row among all edges
         """
         self.has_joined = True
-        with self._copied(edges, ()) as view:
-            self._forest.link(view, 0, row)
+        self._copy(edges, (), lambda view: self._forest.link(view, 0, row))
 
     def absorb(self, other: GpuFeeder) -> None:
         """Enqueue the merge of another GPU's forest."""
@@ -484,43 +491,53 @@ class GpuFeeder:
         parents = other._forest.parents
         items = max(1, self._packet_bytes // parents.dtype.itemsize)
         for first in range(0, len(parents), items):
-            with self._copied(parents[first : first + items], (flat,)) as view:
-                self._forest.absorb(view, first)
+            use = partial(self._forest.absorb, first=first)
+            self._copy(parents[first : first + items], (flat,), use)
 
-    @contextmanager
-    def _copied(self, source: Any, after: Sequence[Event]) -> Iterator[Any]:
-        """Return a block that enqueues kernels which read a copy of ``source``."""
+    def _copy(self, source: Any, after: Sequence[Event], use: Callable[[Any], None]) -> None:
+        """Start to copy to the next buffer, and enqueue kernels that use it as soon as that is possible."""
         block, used = self._blocks.popleft()
-        try:
-            view = block.view(source.dtype, source.shape)
-            self._lane.copy(source, view, (*after, used)).wait_on(self._stream)
-            yield view
-        finally:
-            self._blocks.append((block, self._space.record_event(self._stream)))
+        view = block.view(source.dtype, source.shape)
+        arrival = self._lane.copy(source, view, (*after, used))
+        self._arriving.append((arrival, block, partial(use, view)))
+        self.advance()
+
+    def advance(self) -> bool:
+        """Enqueue kernels for what streams can wait for; return True if there was any."""
+        has_moved = False
+        while self._arriving and can_be_enqueued(self._arriving[0][0]):
+            arrival, block, use = self._arriving.popleft()
+            try:
+                arrival.wait_on(self._stream)
+                use()
+            finally:
+                self._blocks.append((block, self._space.record_event(self._stream)))
+            has_moved = True
+        return has_moved
 
     def pending(self) -> list[Event]:
         """Return events that are done when all enqueued work is."""
-        return [*(event for _, event in self._blocks), self._space.record_event(self._stream)]
+        arriving = (event for event, _, _ in self._arriving)
+        used = (event for _, event in self._blocks)
+        return [*arriving, *used, self._space.record_event(self._stream)]
 
     def _wait(self) -> None:
-        for event in self.pending():
-            event.wait()
+        try:
+            for event in self.pending():
+                event.wait()
+        finally:
+            self._arriving.clear()  # there are arrays over the blocks
 
     def close(self) -> None:
         """Wait for enqueued work, and free the buffers."""
         self._stack.close()
 
 
-def _page_locked(edges: Edges, context: Context) -> Array | None:
-    """Return edges in host memory that the copy engines of all devices reach; None for others."""
-    if isinstance(edges, EdgeChunks) or edges.array is None:
+def _array_for_gpus(edges: Edges, context: Context) -> Array | None:
+    """Return edges that lie in host memory in one array, if all devices are GPUs; else None."""
+    if isinstance(edges, EdgeChunks) or not isinstance(edges.array, np.ndarray):
         return None
-    has_gpus = all(device.kind == "cuda" for device in context.devices)
-    is_plain = isinstance(edges.array, np.ndarray) and edges.array.flags.c_contiguous
-    if not (has_gpus and is_plain):
-        return None
-    with context.endpoints[0].space.entered():
-        return edges.array if is_page_locked(edges.array) else None
+    return edges.array if all(device.kind == "cuda" for device in context.devices) else None
 
 
 def _merge_tree(endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[Endpoint, Endpoint]]:

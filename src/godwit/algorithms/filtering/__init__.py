@@ -89,8 +89,7 @@ def filter_array(
 def default_devices(array: Array) -> DevicesArgument:
     """Return the devices for a host array where none are given.
 
-    Copies from pageable memory are limited by the threads that copy it to page-locked buffers: more than
-    one GPU is no faster, and the CPU, which reads the memory directly, helps.
+    Of an ordinary array, threads of the CPU copy each packet for a GPU: the CPU may as well filter some.
     """
     gpus = gpu_names()
     if not gpus or array.nbytes < _LEAST_GPU_BYTES:

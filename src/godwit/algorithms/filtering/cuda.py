@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.filtering.predicate import not_boolean
-from godwit.dataflow.cuda.lanes import GpuLane, Streams
+from godwit.dataflow.cuda.lanes import GpuLane, HostLane
+from godwit.dataflow.packets import can_be_enqueued
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GodwitError, OperatorError
 from godwit.runtime.content import ADAPTERS, Content
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type, cubin, load_cubin
-from godwit.runtime.cuda.copies import CopyTimes, StagedCopy, noted
+from godwit.runtime.cuda.copies import CopyTimes, noted
 from godwit.runtime.cuda.driver import BorrowedStream, TimedEvent
 from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
@@ -233,14 +234,14 @@ class _HostSlot:
         self._packet = packet
         self._is_launched = False
         # The previous count is known, so the kernel that read this memory has ended.
-        self._arrival = self._owner.lane.from_host(packet, self._source, packet.nbytes, ())
+        self._arrival = self._owner.lane.from_host(packet, self._source, ())
         self._owner.arriving.append(self)
 
     def launch(self) -> bool:
-        """Enqueue the kernel; return False if a thread has not yet enqueued the packet's copy."""
+        """Enqueue the kernel; return False if it needs a staged copy that has not ended."""
         assert self._packet is not None
         arrival, stream = self._arrival, self._owner.stream.handle
-        if isinstance(arrival, StagedCopy) and not arrival.is_started:
+        if not (can_be_enqueued(arrival) and can_be_enqueued(self._returned)):
             return False
         arrival.wait_on(stream)
         self._returned.wait_on(stream)
@@ -257,7 +258,7 @@ class _HostSlot:
         return gpu_filter.kept_count(self._number)
 
     def download(self, target: Array) -> Event:
-        """Start to copy the kept items to page-locked host memory; the slot may be started again."""
+        """Start to copy the kept items to host memory; the slot may be started again."""
         self._returned = event = self._owner.download(self._target, target)
         return event
 
@@ -311,7 +312,7 @@ class GpuHostFilter:
             ]
             self.lane: GpuLane = space.lane()
             stack.callback(self.lane.close)
-            self._down = Streams(None if trace is None else CopyTimes(trace))
+            self._down = HostLane(None if trace is None else CopyTimes(trace))
             stack.callback(self._down.close)
             stack.callback(self.stream.synchronize)
             for slot in self.slots:
@@ -335,12 +336,8 @@ class GpuHostFilter:
             self.arriving.popleft()
 
     def download(self, origin: int, target: Array) -> Event:
-        """Start to copy from an address to page-locked host memory."""
-        if not target.nbytes:
-            return READY
-        down, index = self._down, self.index
-        stream, track = down.on(index), f"copy cuda:{index} -> host"
-        return down.copy(target.ctypes.data, origin, target.nbytes, stream, (), track)
+        """Start to copy from an address to host memory."""
+        return self._down.from_gpu(self.index, origin, target, ()) if target.nbytes else READY
 
     def close(self) -> None:
         """Wait for pending work, and free all memory."""

@@ -9,9 +9,9 @@ once, and events are polled in turn; nothing waits. Handing packets from thread 
 host more time than a GPU takes for one. A GPU has several *slots*, each with room for a packet and for its
 kept items: one is filtered while others are copied.
 
-If the result is page-locked, kept items are copied from the GPU to their position, which is known when all
-previous packets are counted; until then they stay on the GPU. Else, and if a GPU has no free slot because
-another one is slow, they are copied to a page-locked buffer, from which threads move them on (assembly.py).
+Kept items are copied from the GPU to their position, which is known when all previous packets are counted;
+until then they stay on the GPU. If a GPU has no free slot because another one is slow, they are set aside
+(assembly.py). The staging pool copies from and to ordinary memory, copy engines from and to page-locked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
@@ -31,18 +30,13 @@ from godwit.algorithms.filtering.cpu import SharedFilter, room_for, time_limit, 
 from godwit.algorithms.filtering.predicate import Predicate, is_plain
 from godwit.dataflow.context import Context
 from godwit.dataflow.endpoint import Endpoint
-from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, is_page_locked, packet_items
+from godwit.dataflow.packets import PAUSE_S, current_gpu_kept, packet_items
 from godwit.dtypes import Array
-from godwit.runtime.memory import Block, Event, Space
 
 PACKET_BYTES = 32 << 20
 """Largest default packet."""
 LEAST_PACKET_BYTES = 4 << 20
 """Smallest default packet: each costs the host a tenth of a millisecond."""
-HOST_BUFFER_BYTES = 512 << 20
-"""Page-locked memory for buffers, unless three packets are more. The process keeps it: to lock more for
-every call
-takes longer than filtering."""
 READY_PACKETS = 3
 """Packets in flight to a GPU, at most."""
 SLOTS_PER_PACKET = 2
@@ -51,7 +45,6 @@ CPU_SHARE = 0.5
 """Share of the cores that filter beside GPUs; the others copy data of GPUs."""
 _PACKETS = 16
 """Packets per GPU at most, in between: before the first and after the last of them a GPU is idle."""
-_MAX_MOVERS = 8
 
 
 def filter_on_gpus(
@@ -87,29 +80,15 @@ def filter_on_gpus(
     ready = buffers or READY_PACKETS
     with ExitStack() as stack:
         stack.enter_context(current_gpu_kept())
-        most_buffers = _host_buffers(packet_bytes)
-        host_buffers = Buffers(context.host.space, most_items, dtype, most_buffers)
-        stack.callback(host_buffers.close)
-        assembly = Assembly(
-            share,
-            room,
-            is_ours=out is None,
-            progress=progress,
-            movers=_movers(),
-            most_held=(most_buffers - 1) // 2,
-        )
+        assembly = Assembly(share, room, is_ours=out is None, progress=progress)
         stack.callback(assembly.close)
-        with endpoints[0].space.entered():
-            is_direct = out is not None and is_page_locked(out)
         feeders, filters = [], []
         for endpoint in endpoints:
             with endpoint.space.entered():
                 slots = SLOTS_PER_PACKET * ready
                 gpu_filter = host_filter(endpoint, predicate, dtype, most_items, slots)
             filters.append(stack.enter_context(closing(gpu_filter)))
-            feeders.append(
-                Feeder(gpu_filter, packets, assembly, host_buffers, ready, is_direct=is_direct)
-            )
+            feeders.append(Feeder(gpu_filter, packets, assembly, ready))
             feeders[-1].advance()  # packets are in flight while the next filter is made
         workers = stack.enter_context(context.workers())
         if units is not None:
@@ -187,15 +166,6 @@ def gpu_packet_bytes(nbytes: int, gpus: int) -> int:
     return min(PACKET_BYTES, max(LEAST_PACKET_BYTES, 1 << (share - 1).bit_length()))
 
 
-def _movers() -> int:
-    return max(1, min(_MAX_MOVERS, config.thread_count() // 2))
-
-
-def _host_buffers(packet_bytes: int) -> int:
-    """Return the number of buffers: for packets being moved or held, and two that are always available."""
-    return max(3, min(2 * _movers() + 2, HOST_BUFFER_BYTES // packet_bytes))
-
-
 class _Packets:
     """Packets that GPUs claim from a share of an array."""
 
@@ -219,58 +189,9 @@ class _Packets:
         items = self._array[begin:end]
         return Packet(begin, end - begin), items if self._is_plain else np.array(items, self._dtype)
 
-
-class Buffers:
-    """Pool of page-locked buffers, allocated on demand.
-
-    :param most: largest number of buffers
-    """
-
-    def __init__(self, space: Space, items: int, dtype: np.dtype[Any], most: int) -> None:
-        self._space = space
-        self._items = items
-        self._dtype = dtype
-        self._most = most
-        self._blocks: list[Block] = []
-        self._free: deque[Array] = deque()
-
-    def take(self) -> Array | None:
-        """Return a free buffer; None if all are in use."""
-        try:
-            return self._free.popleft()
-        except IndexError:
-            pass
-        if len(self._blocks) == self._most:
-            return None
-        block = self._space.allocate(self._items * self._dtype.itemsize)
-        self._blocks.append(block)
-        view: Array = block.view(self._dtype, (self._items,))
-        return view
-
-    def give_back(self, buffer: Array) -> None:
-        """Return a buffer to the pool; called by any thread."""
-        self._free.append(buffer)
-
-    def close(self) -> None:
-        """Free the memory; no buffer may be in use."""
-        self._free.clear()
-        for block in self._blocks:
-            block.free()
-        self._blocks.clear()
-
-
-@dataclass(eq=False)
-class BufferedPiece:
-    """Kept items of a packet in a buffer of the host."""
-
-    packet: Packet
-    array: Array
-    buffer: Array
-    buffers: Buffers
-
-    def release(self) -> None:
-        """Return the buffer to its pool."""
-        self.buffers.give_back(self.buffer)
+    def room(self, count: int) -> Array:
+        """Return room for so many items."""
+        return np.empty(count, self._dtype)
 
 
 class Feeder:
@@ -278,32 +199,25 @@ class Feeder:
 
     :param gpu_filter: a :class:`~.cuda.GpuHostFilter`
     :param ready: packets in flight to the GPU, at most: a slow GPU must not hold what others could take
-    :param is_direct: True if copy engines reach the result
     """
 
-    def __init__(
-        self, gpu_filter: Any, packets: _Packets, assembly: Assembly, buffers: Buffers, ready: int,
-        *, is_direct: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, gpu_filter: Any, packets: _Packets, assembly: Assembly, ready: int) -> None:
         self._packets = packets
         self._assembly = assembly
-        self._buffers = buffers
         self._ready = ready
-        self._is_direct = is_direct
         self._free = deque(gpu_filter.slots)
         self._started: deque[tuple[Any, Packet]] = deque()
         self._counted: deque[tuple[Any, Packet, int]] = deque()
-        self._returning: deque[tuple[Event, BufferedPiece | None]] = deque()
         self._has_all = False
 
     @property
     def is_done(self) -> bool:
-        """True if no packet is left, and all kept items are in place or being moved there."""
-        return self._has_all and not (self._started or self._counted or self._returning)
+        """True if no packet is left, and all kept items are in place or on their way."""
+        return self._has_all and not (self._started or self._counted)
 
     def advance(self) -> bool:
         """Do all steps that need not wait; return True if there were any."""
-        has_moved = self._receive()
+        has_moved = False
         while self._started and (count := self._started[0][0].count()) is not None:
             slot, packet = self._started.popleft()
             self._assembly.counted(packet, count)
@@ -329,26 +243,14 @@ class Feeder:
         return True
 
     def _return(self, slot: Any, packet: Packet, count: int) -> bool:
-        """Start to copy a packet's kept items to their position, or to a buffer."""
-        target = self._assembly.place(packet, count) if self._is_direct else None
-        piece = None
-        if target is None:
-            if self._is_direct and self._free:
-                return False  # the position may be known soon
-            buffer = self._buffers.take()
-            if buffer is None:
-                return False
-            target = buffer[:count]
-            piece = BufferedPiece(packet, target, buffer, self._buffers)
-        self._returning.append((slot.download(target), piece))
+        """Start to copy a packet's kept items to their position, or to where they are set aside."""
+        target = self._assembly.place(packet, count)
+        if target is not None:
+            self._assembly.copied(slot.download(target), target)
+        elif self._free:
+            return False  # the position may be known soon
+        else:
+            target = self._packets.room(count)
+            self._assembly.set_aside(packet, target, slot.download(target))
         self._free.append(slot)
         return True
-
-    def _receive(self) -> bool:
-        has_moved = False
-        while self._returning and self._returning[0][0].done():
-            piece = self._returning.popleft()[1]
-            if piece is not None:
-                self._assembly.take(piece.packet, piece)
-            has_moved = True
-        return has_moved

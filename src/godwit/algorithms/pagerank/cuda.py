@@ -23,7 +23,6 @@ import numpy as np
 
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
-from godwit.errors import GraphTooLargeError
 from godwit.graph.csr import Graph
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
@@ -48,11 +47,13 @@ from godwit.supersteps.run import (
 )
 from godwit.supersteps.tiled_rows import (
     TILED_ARCS,
-    TiledRows,
+    KeptTiles,
+    TileKind,
     can_be_tiled,
+    make_with_tiles,
+    takes_tiles,
     tile_bytes,
     tile_checks,
-    tiles_gain,
 )
 
 ARGUMENTS = np.dtype(
@@ -189,13 +190,7 @@ def rank_on_gpus(
                 lambda: _RankPlan(placement, query, one_hop, tile_words, seconds),
             )
 
-        try:
-            plan = plan_with(tile_words)
-        except GraphTooLargeError:
-            if tile_words == 0 or query.tiled:
-                raise
-            placement.kept(RankArrays).tiles_fit = False
-            plan = plan_with(0)  # rows alone may fit
+        plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
         seconds["kernel"] = plan.ask(query, 2.0**unit_bits, poll)
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
@@ -258,16 +253,14 @@ def _log_longest(graph: Graph, query: RankQuery) -> int:
 
 def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     """Return log2 of the units in 1, and the words of a sum: 0 for row by row."""
-    if query.tiled is False:
-        return 0, 0
-    if query.tiled is None and not (placement.kept(RankArrays).tiles_fit and tiles_gain(placement)):
+    if not takes_tiles(placement, query.tiled, "in"):
         return 0, 0
     bits, words = _units(placement.graph, query)
     return (bits, words) if can_be_tiled(placement, words) else (0, 0)
 
 
-def _tiles_key(query: RankQuery) -> str | None:
-    return query.dtype.name if query.weighted else None
+def _tile_kind(query: RankQuery) -> TileKind:
+    return TileKind("in", query.dtype.name, by_outflow=True) if query.weighted else TileKind("in")
 
 
 class RankArrays:
@@ -276,8 +269,6 @@ class RankArrays:
     :ivar carried: by parity of the iteration
     :ivar contributions: part of its source's rank that each in-arc carries
     :ivar has_contributions: dtypes for which a run has computed them
-    :ivar tiles_fit: False once there was too little memory for tiles
-    :ivar tiled: tiles of rows, by the dtype of their contributions; None: without
     :ivar outflows: of vertices, by whether devices have room only for those that they read
     """
 
@@ -286,8 +277,6 @@ class RankArrays:
         self.carried = {name: (DeviceArray(placement), DeviceArray(placement)) for name in dtypes}
         self.contributions = {name: DeviceArray(placement) for name in dtypes}
         self.has_contributions: set[str] = set()
-        self.tiles_fit = True
-        self.tiled: dict[str | None, TiledRows] = {}
         self.outflows = {one_hop: DeviceArray(placement) for one_hop in (False, True)}
         self.teleport = DeviceArray(placement)
         self.start = DeviceArray(placement)
@@ -345,10 +334,7 @@ class _RankPlan(StepPlan[StepPlacement]):
             return self.halos.rows
         if not self.is_tiled:
             return placement.rows("in", query.weighted)
-        tiled = self.arrays.tiled.get(_tiles_key(query))
-        if tiled is not None:
-            return tiled.rows
-        return stack.enter_context(placement.passing_rows("in", query.weighted))
+        return placement.kept(KeptTiles).rows(_tile_kind(query), stack)
 
     def _reserve(self, query: RankQuery) -> None:
         """Allocate what devices need besides rows, and fill in what no query changes.
@@ -409,13 +395,9 @@ class _RankPlan(StepPlan[StepPlacement]):
 
         :raises GraphTooLargeError: need against free
         """
-        placement, arrays = self.placement, self.arrays
-        key = _tiles_key(query)
-        tiled = arrays.tiled.get(key)
-        if tiled is None:
-            outflows = arrays.outflows[False] if query.weighted else None
-            tiled = TiledRows(placement, self.rows, self.dtype, outflows)
-            arrays.tiled[key] = tiled
+        placement = self.placement
+        outflows = self.arrays.outflows[False] if query.weighted else None
+        tiled = placement.kept(KeptTiles).of(_tile_kind(query), self.rows, outflows)
         for own, part in zip(self.arguments, placement.parts, strict=True):
             tiled.point(part, own["tiled"])
 

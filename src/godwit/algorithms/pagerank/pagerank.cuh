@@ -453,7 +453,7 @@ __device__ __forceinline__ void team_pull_by_tiles(RankPass &pass, const Team &t
         pass.thread_update(row, static_cast<Rank>(pass.divisor(row)), pass.past(row),
                            static_cast<Rank>(incoming));
     };
-    const auto end = [&] {
+    const auto end = [&](u64) {
         warp_add_sums(pass, block);
         for (u32 which = 0; which < SUMS_END; which++) pass.sums[which] = 0;
     };

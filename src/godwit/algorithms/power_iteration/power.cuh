@@ -7,17 +7,25 @@
 //
 // Sums over vertices (the change, squares, values) have the same bits every time on the same devices: each
 // thread's are added in an order that the launch fixes, then those of a block's threads, and a superstep of
-// one block adds those of all blocks (`partials`). Row sums depend on the order of the row alone.
+// one block adds those of all tiles and blocks (`partials`). Row sums depend on the order of the row alone,
+// or are exact, by tiles.
 //
-// Schedule: rows of more than LONG_ROW arcs are listed, the longest first; those of more than BLOCK_ROW are
+// By tiles, the unit of a pass follows from the squares of what it reads, which the pass before has summed
+// up: no value exceeds their root, and no row sum exceeds that times its arcs times the largest weight
+// (cuda.py). Values that are not normalized may grow so far that the unit would be too coarse for those with
+// which they began: then a run ends at once, with an infinite residual.
+//
+// Schedule row by row: rows of more than LONG_ROW arcs are listed, the longest first; those of more than BLOCK_ROW are
 // summed by a block each, the others by a warp. Warps take all other rows in bundles of 32: a thread sums a
 // row of up to LOADS arcs, 8 lanes one of up to 32, all lanes longer ones. So out-rows of directed graphs,
 // which are in no order of length, take no longer than in-rows.
 #pragma once
 
 #include "supersteps/halos.cuh"
+#include "supersteps/tiled_sums.cuh"
 
-// Macro of the generated source: TWO_SIDED, whether an iteration computes hubs from iterates first.
+// Macros of the generated source. TWO_SIDED: whether an iteration computes hubs from iterates first.
+// TILE_WORDS: words of sums if rows are summed up by tiles (supersteps/tiled_sums.cuh); 0: row by row.
 
 enum PowerPhase : u32 {
     POWER_START,
@@ -32,8 +40,17 @@ enum PowerPhase : u32 {
 enum PowerFinish : u32 { POWER_AS_IS, POWER_UNIT, POWER_SUM };
 
 // Words of control->state; all but the first are bits of doubles. SQUARES and TOTAL are sums over the last
-// iterate, HUB_TOTAL over hubs; RESIDUAL is the sum of absolute changes.
-enum PowerState : u32 { ITERATIONS, RESIDUAL, SCALE, SCALE_BEFORE, SQUARES, TOTAL, HUB_TOTAL };
+// iterate, HUB_SQUARES and HUB_TOTAL over hubs; RESIDUAL is the sum of absolute changes.
+enum PowerState : u32 {
+    ITERATIONS,
+    RESIDUAL,
+    SCALE,
+    SCALE_BEFORE,
+    SQUARES,
+    TOTAL,
+    HUB_SQUARES,
+    HUB_TOTAL
+};
 
 enum PowerCount : u32 { UPDATED };
 enum PowerAmount : u32 { CHANGE, SQUARED, ADDED, POWER_AMOUNTS };
@@ -63,6 +80,7 @@ struct Matrix {
     const i64 *long_rows;
     i64 long_count;
     i64 block_count;  // of these, rows for a block each
+    TiledArcs tiled;  // if TILE_WORDS, in place of these and of targets; with weights as factors
 };
 
 struct Arguments {
@@ -74,7 +92,7 @@ struct Arguments {
     // Bitmaps of the own vertices for each device (supersteps/halos.cuh): whose iterates it reads, whose hubs.
     const u32 *subscribers;
     const u32 *hub_subscribers;
-    double *partials;  // (blocks, POWER_AMOUNTS)
+    double *partials;  // (tiles and blocks, POWER_AMOUNTS)
     double *iterates[2][MAX_DEVICES];
     double *hubs[MAX_DEVICES];
     double uniform_start;
@@ -83,7 +101,10 @@ struct Arguments {
     double shift;
     double values_factor;
     double hubs_factor;
-    double tolerance;  // of the sum of absolute changes
+    double tolerance;      // of the sum of absolute changes
+    double units;          // in 1, for sums by tiles over values that are at most 1
+    double most_squares;   // of values, in sum, for which these suffice
+    double start_squares;  // of the first iterate, in sum
     u64 most_iterations;
     u32 normalizes;
     u32 finish;
@@ -118,6 +139,7 @@ struct PowerPass {
     const u32 parity;      // of the array that holds the last iterate
     const i64 first;       // own position
     const double *values;  // of all positions
+    const double squares;  // of these, in sum
     const double scale;
     const double scale_before;
     double sums[POWER_AMOUNTS] = {};
@@ -129,6 +151,7 @@ struct PowerPass {
           first(arguments.stage.first()),
           values(TWO_SIDED && !IS_FIRST ? arguments.hubs[arguments.stage.device]
                                         : arguments.iterates[parity][arguments.stage.device]),
+          squares(amount_of(state[TWO_SIDED && !IS_FIRST ? HUB_SQUARES : SQUARES])),
           scale(IS_FIRST ? amount_of(state[SCALE]) : 1.0),
           scale_before(IS_FIRST ? amount_of(state[SCALE_BEFORE]) : 0.0) {}
 
@@ -267,45 +290,83 @@ __device__ __forceinline__ void team_pull_bundles(Pass &pass, const Team &team) 
     }
 }
 
-// Add the sums of a pass over the block's threads.
-template <class Pass>
-__device__ __forceinline__ void block_store_partials(const Pass &pass) {
+// Add the sums of the block's threads: the first warp has them then. All threads participate, and meet
+// before they call this again.
+__device__ __forceinline__ void block_add(double (&sums)[POWER_AMOUNTS]) {
     __shared__ double parts[POWER_AMOUNTS][WARP];
     for (u32 which = 0; which < POWER_AMOUNTS; which++) {
-        const double sum = lanes_sum(pass.sums[which], WARP);
+        const double sum = lanes_sum(sums[which], WARP);
         if (lane_id() == 0) parts[which][warp_id()] = sum;
     }
     __syncthreads();
     if (warp_id() != 0) return;
     const u32 warps = blockDim.x / WARP;
+    for (u32 which = 0; which < POWER_AMOUNTS; which++)
+        sums[which] = lanes_sum(lane_id() < warps ? parts[which][lane_id()] : 0.0, WARP);
+}
+
+// Store the sums of a pass over the block's threads, and begin with new ones.
+template <class Pass>
+__device__ __forceinline__ void block_store_partials(Pass &pass, u64 place) {
+    block_add(pass.sums);
     for (u32 which = 0; which < POWER_AMOUNTS; which++) {
-        const double sum = lanes_sum(lane_id() < warps ? parts[which][lane_id()] : 0.0, WARP);
-        if (lane_id() == 0) pass.arguments.partials[blockIdx.x * POWER_AMOUNTS + which] = sum;
+        if (threadIdx.x == 0)
+            pass.arguments.partials[place * POWER_AMOUNTS + which] = pass.sums[which];
+        pass.sums[which] = 0;
     }
+}
+
+// Units in 1 for sums by tiles over values whose squares have a sum.
+__device__ __forceinline__ double units_for(const Arguments &arguments, double squares) {
+    const int exponent =
+        squares > 0 ? (ilogb(squares) >> 1) + 1 : 0;  // values are below 2^exponent
+    return ldexp(arguments.units, -exponent);
+}
+
+// All rows, by tiles. Any block may take a tile, so sums over vertices are stored for each.
+template <class Pass>
+__device__ __forceinline__ void team_pull_by_tiles(Pass &pass, const Team &team) {
+    const double units = units_for(pass.arguments, pass.squares);
+    const auto update = [&](i64 row, double sum) {
+        pass.thread_update(row, pass.past(row), sum / units);
+    };
+    const auto end = [&](u64 tile) { block_store_partials(pass, tile); };
+    team_sum_tiles<TILE_WORDS, WEIGHTED>(pass.matrix.tiled, pass.values, units,
+                                         &team.control->cursors[0], update, end);
+    // Vertices without arcs.
+    const i64 *classes = pass.matrix.rows.classes;
+    const i64 isolated = classes[CLASS_NONE] + team.thread();
+    for (i64 row = isolated; row < classes[CLASS_NONE + 1]; row += team.threads())
+        pass.thread_update(row, pass.past(row), 0.0);
 }
 
 template <bool IS_FIRST>
 __device__ __forceinline__ void team_pull(const Arguments &arguments, const Team &team,
                                           StepBlock &block) {
     PowerPass<IS_FIRST> pass(arguments, block.state);
-    team_pull_by_block(pass, team);
-    team_pull_by_warp(pass, team);
-    team_pull_bundles(pass, team);
-    block_store_partials(pass);
+    if constexpr (TILE_WORDS > 0) {
+        team_pull_by_tiles(pass, team);
+    } else {
+        team_pull_by_block(pass, team);
+        team_pull_by_warp(pass, team);
+        team_pull_bundles(pass, team);
+    }
+    block_store_partials(pass, pass.matrix.tiled.count + blockIdx.x);
     const u64 updated = TWO_SIDED && IS_FIRST ? 0 : static_cast<u64>(arguments.stage.owned);
     warp_count(block, UPDATED, team.thread() == 0 ? updated : 0);
 }
 
-// Add the sums of all blocks of the device, by the first warp of a block that is alone.
-__device__ __forceinline__ void block_add_partials(const Arguments &arguments, StepBlock &block) {
+// Add the sums of all tiles of a matrix and all blocks of the device, by a block that is alone.
+__device__ __forceinline__ void block_add_partials(const Arguments &arguments, const Matrix &matrix,
+                                                   StepBlock &block) {
+    double sums[POWER_AMOUNTS] = {};
+    for (u64 place = threadIdx.x; place < matrix.tiled.count + gridDim.x; place += blockDim.x)
+        for (u32 which = 0; which < POWER_AMOUNTS; which++)
+            sums[which] += arguments.partials[place * POWER_AMOUNTS + which];
+    block_add(sums);
     if (warp_id() != 0) return;
-    for (u32 which = 0; which < POWER_AMOUNTS; which++) {
-        double sum = 0;
-        for (u32 place = lane_id(); place < gridDim.x; place += WARP)
-            sum += arguments.partials[place * POWER_AMOUNTS + which];
-        sum = lanes_sum(sum, WARP);
-        warp_amount(block, which, lane_id() == 0 ? sum : 0.0);
-    }
+    for (u32 which = 0; which < POWER_AMOUNTS; which++)
+        warp_amount(block, which, lane_id() == 0 ? sums[which] : 0.0);
 }
 
 __device__ __forceinline__ void team_start(const Arguments &arguments, const Team &team) {
@@ -345,6 +406,7 @@ __device__ __forceinline__ u32 thread_decide_power(const Arguments &arguments, u
     phase &= ~ALONE;
     if (phase == POWER_START) {
         state[SCALE] = bits_of_amount(1.0);
+        state[SQUARES] = bits_of_amount(arguments.start_squares);
         return FIRST_PASS;
     }
     if (phase == POWER_HUBS || phase == POWER_PULL) return ALONE | (phase + 1);
@@ -358,9 +420,16 @@ __device__ __forceinline__ u32 thread_decide_power(const Arguments &arguments, u
             state[HUB_TOTAL] = bits_of_amount(totals.amounts[ADDED]);
             if (!goes_on || state[ITERATIONS] == arguments.most_iterations) return POWER_FINISH;
         }
-        if (TWO_SIDED) return POWER_PULL;
     }
     const double squares = totals.amounts[SQUARED];
+    if (TILE_WORDS > 0 && !(squares <= arguments.most_squares)) {
+        state[RESIDUAL] = 0x7ff0000000000000ull;  // infinite
+        return POWER_FINISH;
+    }
+    if (phase == POWER_ADD_HUBS) {
+        state[HUB_SQUARES] = bits_of_amount(squares);
+        return POWER_PULL;
+    }
     state[ITERATIONS] += 1;
     state[SCALE_BEFORE] = state[SCALE];
     if (arguments.normalizes && squares > 0) state[SCALE] = bits_of_amount(1.0 / sqrt(squares));
@@ -386,8 +455,11 @@ __device__ __forceinline__ void grid_power(const Arguments &arguments) {
                 case POWER_FINISH:
                     team_finish(arguments, team, block.state);
                     break;
+                case POWER_ADD_HUBS:
+                    if constexpr (TWO_SIDED) block_add_partials(arguments, arguments.out, block);
+                    break;
                 default:
-                    block_add_partials(arguments, block);
+                    block_add_partials(arguments, arguments.in, block);
             }
         },
         [&](u32 phase, const Sums &totals, u64 *state) {

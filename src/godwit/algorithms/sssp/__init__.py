@@ -2,9 +2,10 @@
 
 Distances only decrease, so the result is correct if relaxations happen in any order and repeatedly.
 Processing small distances first makes repeated relaxations rare: delta-stepping within a device; devices
-may run ahead of each other by a window of buckets. On one GPU, graphs with hubs are searched in supersteps
-that push along short arcs and pull the rest (:mod:`godwit.algorithms.sssp.cuda`), which looks at a small
-part of the arcs. On all cores a small graph is searched by one thread, as by :func:`godwit.distances`.
+may run ahead of each other by a window of buckets. On one GPU and on all cores, graphs with hubs are
+searched in another way, which pushes along short arcs and pulls the rest, and looks at a small part of the
+arcs (:mod:`godwit.algorithms.sssp.cuda`, :mod:`godwit.algorithms.sssp.cpu`). On all cores a small graph is
+searched by one thread, as by :func:`godwit.distances`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from godwit.algorithms.bfs import run_bfs
 from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.algorithms.paths.weights import check_weights, uses_weights
+from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.graph.csr import Graph
@@ -47,7 +49,7 @@ from godwit.worker.query import (
     on_gpus_unless_slow,
     placed_for_query,
 )
-from godwit.worker.solve import make_poll, solve
+from godwit.worker.solve import converted, make_poll, solve
 
 
 def _along(value: Any, weight: Any) -> Any:
@@ -91,12 +93,14 @@ def run_sssp(
     largest = check_weights(graph)
     if _suits_one_thread(placed, sources, target, options):
         return _on_one_thread(placed, sources, cutoff, options)
-    suits_supersteps = target is None and _suits_supersteps(placed, options)
+    looks_at_few = target is None and _looks_at_few_arcs(placed, options)
     start = dict.fromkeys(sources.tolist(), 0)
 
     def run(program: VertexProgram) -> PathResult:
-        if suits_supersteps and program is not _SATURATING:
-            result = _in_supersteps(placed, sources, program, cutoff, options)
+        if looks_at_few and program is not _SATURATING:
+            on_cores = placed.context.devices[0].shares_memory
+            search = _on_cores if on_cores else _in_supersteps
+            result = search(placed, sources, program, cutoff, options)
             if result is not None:
                 return result
         solution = solve(
@@ -150,6 +154,7 @@ _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
 _CORE_NS = 60.0
 """Nanoseconds that a core takes for each arc of a graph (benchmarks/zoo.py)."""
 _WIDE_DEGREE = 4
+_FIRST_WEIGHTS = 4096
 _HUB_FACTOR = 16
 """A graph has hubs if a vertex has this many times the mean number of arcs."""
 
@@ -200,21 +205,34 @@ def _on_one_thread(
     )  # fmt: skip
 
 
-def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
-    """Return True if a search in supersteps looks at fewer arcs: GPUs keep a graph with hubs.
+_SEARCHES_PER_SORT = 4
+"""Searches of a graph on all cores that take as long as to sort its rows by weight, and a search more."""
 
-    Rows are sorted by weight first, which takes longer than a search: a graph that is placed for one query
-    is not searched so. Of several GPUs one searches alone, faster than all of them asynchronously.
+
+def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
+    """Return True if a search by rows sorted by weight pays, which looks at few arcs of a graph with hubs.
+
+    To sort rows takes longer than a search: a graph that is placed for one query is not searched so on
+    GPUs, and on all cores only after some searches, or if the rows are there. Of several GPUs one searches
+    alone, faster than all of them asynchronously.
     """
-    gpu = options.gpu
-    if placed.context.devices[0].kind != "cuda" or options.execution != "auto":
+    devices, graph = placed.context.devices, placed.graph
+    takes_any = options.worker == DEFAULT_WORKER_OPTIONS and options.gpu == DEFAULT_GPU_OPTIONS
+    if not takes_any or options.execution != "auto" or "sssp" in placed.given_up:
         return False
-    if not placed.is_kept or "sssp" in placed.given_up or placed.duplication == "1-hop":
+    if devices[0].kind == "cuda":
+        if not placed.is_kept or placed.duplication == "1-hop":
+            return False
+        if len(devices) > 1 and placed.asked_partition is not None:
+            return False
+    elif not devices[0].shares_memory:
         return False
-    if len(placed.context.devices) > 1 and placed.asked_partition is not None:
-        return False
-    takes_any = options.worker == DEFAULT_WORKER_OPTIONS and gpu == DEFAULT_GPU_OPTIONS
-    return takes_any and bool(placed.graph.cached("has_hubs", lambda: _has_hubs(placed.graph)))
+    if devices[0].kind == "cpu" and not placed.is_kept:
+        searches: list[None] = graph.cached("sssp searches", list)  # appending is atomic
+        searches.append(None)
+        if len(searches) <= _SEARCHES_PER_SORT:
+            return False
+    return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
 
 
 def _has_hubs(graph: Graph) -> bool:
@@ -224,7 +242,49 @@ def _has_hubs(graph: Graph) -> bool:
         return False
     most = int(graph.out_degree().max(initial=0))
     is_skewed = most * graph.vertex_count >= _HUB_FACTOR * graph.arc_count
-    return is_skewed and bool((weights != weights[0]).any())
+    differs = (part != weights[0] for part in (weights[:_FIRST_WEIGHTS], weights))
+    return is_skewed and any(bool(part.any()) for part in differs)
+
+
+def _on_cores(
+    placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
+    options: SolverOptions,
+) -> PathResult | None:  # fmt: skip
+    """Search on all cores by sorted rows; return None if they do not fit in memory.
+
+    :raises ValueOverflowError: a distance does not fit the program's dtype
+    """
+    from godwit.algorithms.sssp.cpu import search_on_cpu
+    from godwit.algorithms.sssp.cpu_rows import has_room_for_rows, search_rows
+
+    device = placed.context.devices[0]
+    statistics = RunStatistics((device.name,), "direction-optimizing")
+    if not has_room_for_rows(placed.graph):
+        placed.given_up.add("sssp")
+        return None
+    with statistics.phase("rows"):
+        search_rows(placed.graph)
+    with statistics.phase("run"):
+        outcome = search_on_cpu(
+            placed.graph,
+            sources,
+            program.dtype,
+            cutoff,
+            threads=device.threads,
+            poll=make_poll(options),
+        )
+        if outcome.overflows:
+            raise ValueOverflowError(f"a distance does not fit {program.dtype.name}")
+    with statistics.phase("gather"):
+        wide = "float64" if program.dtype.kind == "f" else "int64"
+        distance = converted(program, outcome.distance, wide)
+    statistics.processed_items = np.array([outcome.processed], np.int64)
+    statistics.arcs_relaxed = np.array([outcome.looked], np.int64)
+    statistics.rounds = np.array([outcome.stages], np.int64)
+    return PathResult(
+        placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
+        placed=placed,
+    )  # fmt: skip
 
 
 def _in_supersteps(
@@ -235,11 +295,13 @@ def _in_supersteps(
 
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
-    from godwit.algorithms.sssp.cuda import SsspOutcome, search_on_gpu
+    from godwit.algorithms.sssp.cuda import SsspOutcome, search_on_gpu, source
     from godwit.supersteps.placement import StepPlacement
 
     statistics = RunStatistics((placed.context.devices[0].name,), "direction-optimizing")
-    steps = place_positions(placed)
+    weights = placed.graph.weight_dtype
+    assert weights is not None
+    steps = place_positions(placed, lambda dtype: source(dtype, program.dtype, weights))
     if len(steps.parts) > 1 and not steps.has_room_for_copy():
         return None
 
@@ -269,6 +331,7 @@ def _in_supersteps(
     )  # fmt: skip
 
 
+@or_distributed("godwit.algorithms.sssp.distributed")
 @public
 def sssp(
     graph: GraphArgument,
@@ -313,7 +376,7 @@ def sssp(
         results=results,
     )
     if partition is None:
-        devices = devices_for_one_query(graph, devices, options, _CORE_NS)
+        devices = devices_for_one_query(graph, devices, options, _CORE_NS, by_levels=True)
     with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
         search = run_bfs if counts_arcs else run_sssp

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
+from godwit.algorithms.sssp.stages import UNREACHED, first_width
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
@@ -64,8 +65,6 @@ TURN = 8.0
 
 _COUNTERS_BYTES = 8
 _LIST_BYTES_PER_WARP = 2048
-_SAMPLE = 4096
-_UNREACHED = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float64": np.inf}
 
 
 class Phase(IntEnum):
@@ -116,7 +115,7 @@ class SsspArrays:
     """
 
     def __init__(self, placement: StepPlacement) -> None:
-        self.distances = {name: DeviceArray(placement) for name in _UNREACHED}
+        self.distances = {name: DeviceArray(placement) for name in UNREACHED}
         self.cleared: set[str] = set()
         self.pending = DeviceArray(placement)
         self.open = DeviceArray(placement)
@@ -215,7 +214,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
         self.dtype, self.dtype_name = dtype, dtype.name
-        self._farthest = self._bits(_UNREACHED[self.dtype_name]) - 1
+        self._farthest = self._bits(UNREACHED[self.dtype_name]) - 1
         self.arrays = placement.kept(SsspArrays)
         self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
         self._point()
@@ -266,7 +265,9 @@ class _SsspPlan(StepPlan[StepPlacement]):
 
     def _first_state(self) -> Array:
         """Return the state with which every search begins, but for its limits."""
-        width = self._bits(first_width(self.placement, self.dtype))
+        width = self._bits(
+            first_width(self.placement.graph, self.placement.parts[0].active, self.dtype)
+        )
         state: dict[Word, int | float] = {
             Word.NEAR: width,
             Word.BEFORE: 2**64 - 1,
@@ -314,26 +315,10 @@ class _SsspPlan(StepPlan[StepPlacement]):
             self.dtype,
             location,
             result_dtype=wide,
-            unreached=None if wide == name else (_UNREACHED[name], _UNREACHED[wide]),
+            unreached=None if wide == name else (UNREACHED[name], UNREACHED[wide]),
         )
 
     def close(self) -> None:
         """Free the memory of seeds, too."""
         self._seeds.close()
         super().close()
-
-
-def first_width(placement: StepPlacement, dtype: np.dtype[Any]) -> Any:
-    """Return the width of a stage: a vertex has some one arc that is not longer, on average."""
-    graph = placement.graph
-    assert graph.weights is not None
-    count = len(graph.weights)
-    sample = graph.weights[np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)]
-    active = max(1, placement.parts[0].active)
-    quantile = np.quantile(sample, min(1.0, active / max(1, count)), method="higher")
-    positive = sample[sample > 0]
-    least = positive.min() if len(positive) else 1
-    width = max(quantile, least)
-    if dtype.kind == "f":
-        return float(width) if np.isfinite(width) else 1.0
-    return int(min(width, _UNREACHED[dtype.name] // 4))

@@ -4,14 +4,15 @@ A lane has a stream of its own on each GPU that it copies from or to: for a copy
 (between H200s a push reached 361 GB/s in packets of 16 MiB, a pull 314), else on the GPU. So both
 directions of a bus are used at once, and a copy waits for kernels only by events. Between GPUs without peer
 access, or with ``transport="host"``, segments take two hops through a ring of page-locked pieces
-(:class:`HostHop`), which overlap. No call blocks the host, but for copies of some kilobytes that the host
-makes itself.
+(:class:`HostHop`), which overlap. The staging pool copies from and to ordinary memory; for these copies
+the host waits, not streams. No call blocks the host, but for copies of some kilobytes that it makes itself.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
@@ -20,19 +21,13 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.copies import (
-    STAGING_BYTES,
-    CopyTimes,
-    StagingSlot,
-    StagingThreads,
-    noted,
-    stagings,
-)
+from godwit.runtime.cuda.copies import CopyTimes, noted
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
 from godwit.runtime.cuda.libraries import bindings
-from godwit.runtime.cuda.memory import PoolBlock, is_locked, pinned_pool
+from godwit.runtime.cuda.memory import is_locked, keep_pinned, take_pinned
+from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
 from godwit.runtime.memory import READY, Event, Transport
 
 _SMALL_BYTES = 64 << 10
@@ -134,21 +129,43 @@ class Streams:
             stream.close()
 
 
+class PinnedRing:
+    """Page-locked pieces of the host that are used by turns.
+
+    :param count: number of pieces
+    :param nbytes: size of each
+    """
+
+    def __init__(self, count: int, nbytes: int) -> None:
+        self._memory = take_pinned(count * nbytes)
+        self._addresses = [self._memory.pointer + number * nbytes for number in range(count)]
+        self._free: list[Event] = [READY] * count
+        self._next = 0
+
+    def next(self) -> tuple[int, Event]:
+        """Return the address of the next piece, and the event after which it may be filled."""
+        return self._addresses[self._next], self._free[self._next]
+
+    def use(self, emptied: Event) -> None:
+        """Note when the next piece will have been emptied, and go on to the one behind it."""
+        self._free[self._next] = emptied
+        self._next = (self._next + 1) % len(self._free)
+
+    def close(self) -> None:
+        """Keep the memory for others; all pieces have been emptied."""
+        keep_pinned(self._memory)
+
+
 class HostHop:
-    """Copies from GPU to GPU through the host: a ring of pieces, one of which fills while another empties.
+    """Copies from GPU to GPU through the host: of a ring of pieces, one fills while another empties.
 
     Invariant: a piece is filled after the last copy out of it.
     """
 
-    def __init__(self, streams: Streams, held: ExitStack) -> None:
-        taken = held.enter_context(stagings(_HOP_PIECES * _HOP_BYTES // STAGING_BYTES))
-        self._pieces = [
-            StagingSlot(staging, offset)
-            for staging in taken
-            for offset in range(0, STAGING_BYTES, _HOP_BYTES)
-        ]
+    def __init__(self, streams: Streams) -> None:
+        self._ring = PinnedRing(_HOP_PIECES, _HOP_BYTES)
+        self.close = self._ring.close
         self._streams = streams
-        self._next = 0
 
     def copy(
         self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Event]
@@ -158,69 +175,61 @@ class HostHop:
         # Only the second hop has to wait for the target's readers; but an event does not name its purpose.
         arrived: Event = READY
         for at in range(0, nbytes, _HOP_BYTES):
-            piece = self._pieces[self._next]
-            self._next = (self._next + 1) % len(self._pieces)
+            piece, free = self._ring.next()
             length = min(_HOP_BYTES, nbytes - at)
-            events = (piece.free, *after) if at == 0 else (piece.free,)
+            events = (free, *after) if at == 0 else (free,)
             track = f"copy cuda:{here} -> host"
-            left = self._streams.copy(piece.pointer, origin + at, length, down, events, track)
+            left = self._streams.copy(piece, origin + at, length, down, events, track)
             track = f"copy host -> cuda:{there}"
-            arrived = self._streams.copy(to + at, piece.pointer, length, up, (left,), track)
-            piece.free = arrived
+            arrived = self._streams.copy(to + at, piece, length, up, (left,), track)
+            self._ring.use(arrived)
         return arrived
 
 
-class _SmallSlots:
-    """Page-locked slots for arrays of some kilobytes, which the host copies there itself."""
+class StagedCopies:
+    """Copies of one lane by the staging pool.
 
-    def __init__(self) -> None:
-        self._pool = pinned_pool(None)
-        self._block: PoolBlock = self._pool.allocate(_SMALL_SLOTS * _SMALL_BYTES)
-        begin = self._block.view(np.uint8, (_SMALL_SLOTS * _SMALL_BYTES,)).ctypes.data
-        self._addresses = [begin + slot * _SMALL_BYTES for slot in range(_SMALL_SLOTS)]
-        self._free: list[Event] = [READY] * _SMALL_SLOTS
-        self._next = 0
+    :param times: records copies for the trace, or None
+    """
 
-    def moved(self, source: Array, send: Callable[[int], Event]) -> Event | None:
-        """Copy an array to a free slot and send it from there; None if no slot is free."""
-        slot = self._next
-        if not self._free[slot].done():
-            return None
-        self._next = (slot + 1) % _SMALL_SLOTS
-        ctypes.memmove(self._addresses[slot], source.ctypes.data, source.nbytes)
-        event = self._free[slot] = send(self._addresses[slot])
-        return event
+    def __init__(self, times: CopyTimes | None) -> None:
+        self._note = None if times is None else times.note_staged
+        self._started: deque[StagedCopy] = deque()
+
+    def start(
+        self, way: Way, index: int, to: int, origin: int, nbytes: int, after: Sequence[Event]
+    ) -> StagedCopy:
+        """Start to copy from an address to another, after some events."""
+        while self._started and self._started[0].is_finished:
+            self._started.popleft()
+        note = None if way == Way.WITHIN_HOST else self._note
+        copy = StagedCopy(way, index, to, origin, nbytes, note)
+        self._started.append(copy)
+        return staging_pool().start(copy, after)
 
     def close(self) -> None:
-        with ExitStack() as stack:
-            stack.callback(self._pool.close)
-            stack.callback(self._block.free)
+        """Wait until no copy is under way."""
+        while self._started:
+            self._started.popleft().settle()
 
 
 class GpuLane:
     """Copies into the memory of a GPU."""
 
-    def __init__(
-        self,
-        index: int,
-        staging: StagingThreads,
-        transport: Transport,
-        times: CopyTimes | None = None,
-    ) -> None:
+    def __init__(self, index: int, transport: Transport, times: CopyTimes | None = None) -> None:
         self._index = index
-        self._staging = staging
         self._straight = transport == "direct"
         self._streams = Streams(times)
-        self._held = ExitStack()
+        self._staged = StagedCopies(times)
         self._hop: HostHop | None = None
-        self._small: _SmallSlots | None = None
+        self._small: PinnedRing | None = None
 
     def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
         """Start to copy an array of the host, or of any GPU."""
         driver.enter_any(self._index)
         to, nbytes = address_of(view), int(view.nbytes)
         if isinstance(source, np.ndarray):
-            return self.from_host(source, to, nbytes, after)
+            return self.from_host(source, to, after)
         here, origin = gpu_of(source), address_of(source)
         if here == self._index:
             track = f"copy within cuda:{here}"
@@ -228,57 +237,67 @@ class GpuLane:
         if self._straight and are_peers(here, self._index):
             return self._streams.copy_peer(to, self._index, origin, here, nbytes, after)
         if self._hop is None:
-            self._hop = HostHop(self._streams, self._held)
+            self._hop = HostHop(self._streams)
         return self._hop.copy(to, self._index, origin, here, nbytes, after)
 
-    def from_host(self, source: Array, to: int, nbytes: int, after: Sequence[Event]) -> Event:
+    def from_host(self, source: Array, to: int, after: Sequence[Event]) -> Event:
         """Start to copy an array of the host to an address, after some events."""
         driver.enter_any(self._index)
         stream, track = self._streams.on(self._index), f"copy host -> cuda:{self._index}"
-        origin = source.ctypes.data
+        origin, nbytes = source.ctypes.data, source.nbytes
         if is_locked(origin, nbytes):
             return self._streams.copy(to, origin, nbytes, stream, after, track)
         if nbytes <= _SMALL_BYTES and all(event.done() for event in after):
+            # The calling thread copies some kilobytes itself, if a piece is empty.
             if self._small is None:
-                self._small = _SmallSlots()
-            moved = self._small.moved(
-                source, lambda place: self._streams.copy(to, place, nbytes, stream, (), track)
-            )
-            if moved is not None:
-                return moved
-        return self._staging.to_gpu(source, to, after)
+                self._small = PinnedRing(_SMALL_SLOTS, _SMALL_BYTES)
+            place, free = self._small.next()
+            if free.done():
+                ctypes.memmove(place, origin, nbytes)
+                arrived = self._streams.copy(to, place, nbytes, stream, (), track)
+                self._small.use(arrived)
+                return arrived
+        return self._staged.start(Way.UP, self._index, to, origin, nbytes, after)
 
     def close(self) -> None:
         """Wait for all copies, and free streams and buffers. A second call has no effect."""
-        small, self._small = self._small, None
-        self._hop = None
+        rings, self._small, self._hop = (self._small, self._hop), None, None
         with ExitStack() as stack:
-            if small is not None:
-                stack.callback(small.close)
-            stack.callback(self._held.close)
+            for ring in rings:
+                if ring is not None:
+                    stack.callback(ring.close)
             stack.callback(self._streams.close)
+            stack.callback(self._staged.close)
 
 
-class PinnedLane:
-    """Copies into page-locked memory of the host."""
+class HostLane:
+    """Copies into memory of the host."""
 
-    def __init__(self, staging: StagingThreads, times: CopyTimes | None = None) -> None:
-        self._staging = staging
+    def __init__(self, times: CopyTimes | None = None) -> None:
         self._streams = Streams(times)
+        self._staged = StagedCopies(times)
 
     def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
         """Start to copy an array of a GPU, or of the host."""
         if not isinstance(source, np.ndarray):
-            here, origin = gpu_of(source), address_of(source)
-            driver.enter_any(here)
-            nbytes = int(source.nbytes)
-            stream, track = self._streams.on(here), f"copy cuda:{here} -> host"
-            return self._streams.copy(view.ctypes.data, origin, nbytes, stream, after, track)
+            return self.from_gpu(gpu_of(source), address_of(source), view, after)
         if source.nbytes <= _AT_ONCE_BYTES and all(event.done() for event in after):
             np.copyto(view, source)
             return READY
-        return self._staging.to_host(source, view.ctypes.data, after)
+        to, origin = view.ctypes.data, source.ctypes.data
+        return self._staged.start(Way.WITHIN_HOST, 0, to, origin, source.nbytes, after)
+
+    def from_gpu(self, index: int, origin: int, target: Array, after: Sequence[Event]) -> Event:
+        """Start to copy from an address of a GPU, after some events."""
+        driver.enter_any(index)
+        to, nbytes = target.ctypes.data, target.nbytes
+        if is_locked(to, nbytes):
+            stream, track = self._streams.on(index), f"copy cuda:{index} -> host"
+            return self._streams.copy(to, origin, nbytes, stream, after, track)
+        return self._staged.start(Way.DOWN, index, to, origin, nbytes, after)
 
     def close(self) -> None:
         """Wait for all copies, and free the streams. A second call has no effect."""
-        self._streams.close()
+        with ExitStack() as stack:
+            stack.callback(self._streams.close)
+            stack.callback(self._staged.close)

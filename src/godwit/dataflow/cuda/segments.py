@@ -1,6 +1,6 @@
 """Memory of endpoints in contexts with GPUs: of each GPU, and page-locked host memory.
 
-The counterpart of dataflow/cpu.py. Pools, events and staging threads are in runtime/cuda, copies in
+The counterpart of dataflow/cpu.py. Pools, events and the staging pool are in runtime/cuda, copies in
 lanes.py. An endpoint on a GPU has a stream of its own, which does not wait for the null stream; several
 endpoints may share a GPU.
 """
@@ -14,12 +14,18 @@ import numpy as np
 
 from godwit.arrays import lies_on_gpu
 from godwit.dataflow.cpu import as_bytes
-from godwit.dataflow.cuda.lanes import GpuLane, PinnedLane
+from godwit.dataflow.cuda.lanes import GpuLane, HostLane
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver, gpu_arrays, memory
-from godwit.runtime.cuda.copies import CopyTimes, StagingThreads
-from godwit.runtime.cuda.events import EventGroup, event_pool, native_stream, record_event
+from godwit.runtime.cuda.copies import CopyTimes
+from godwit.runtime.cuda.events import (
+    EventGroup,
+    event_pool,
+    native_stream,
+    record_event,
+    waits_of,
+)
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.memory import (
     Pool,
@@ -81,6 +87,7 @@ class GpuSpace(_Pooled):
 
     kind = "cuda"
     index: int
+    copy_bytes = 32 << 20
 
     def __init__(
         self,
@@ -93,10 +100,10 @@ class GpuSpace(_Pooled):
         self.index = index
         self.stream: Any = gpu_arrays.take_stream(index)
         self._native = native_stream(self.stream)
+        waits_of.pop(self._native, None)  # of the stream's former user
         self._events = event_pool(index)
         self._transport: Transport = transport
         self._trace = trace
-        self._staging = StagingThreads(index, _times(trace))
         self._pool = (
             gpu_pool(index, limit_bytes)
             if memory is None
@@ -133,9 +140,13 @@ class GpuSpace(_Pooled):
             other = record_event(current, self.index)
         return other if event is READY else EventGroup((event, other))
 
+    def is_current(self) -> bool:
+        """Return True if CuPy's current stream of the calling thread is the endpoint's."""
+        return gpu_arrays.current_stream(self.index) is self.stream
+
     def lane(self) -> GpuLane:
         """Return a new lane into this GPU's memory."""
-        return GpuLane(self.index, self._staging, self._transport, _times(self._trace))
+        return GpuLane(self.index, self._transport, _times(self._trace))
 
     def entered(self) -> AbstractContextManager[Any]:
         """Return a context manager that makes the GPU and the stream CuPy's current ones."""
@@ -150,7 +161,6 @@ class GpuSpace(_Pooled):
             # Memory that arrays still used when an earlier pool was closed.
             stack.callback(memory.free_abandoned, [self.index])
             stack.callback(self._pool.close)
-            stack.callback(self._staging.close)
             _, runtime = bindings()
             outcome = runtime.cudaStreamSynchronize(self._native)
             driver.checked(outcome, f"work on cuda:{self.index} failed")
@@ -167,12 +177,12 @@ class PinnedSpace(_Pooled):
     kind = "host"
     index = None
     stream = None
+    copy_bytes = 8 << 20
 
     def __init__(
         self, limit_bytes: int | None = None, memory: Any = None, trace: Any = None
     ) -> None:
         self._trace = trace
-        self._staging = StagingThreads(None)
         self._held = ExitStack()
         if memory is None:
             self._pool = pinned_pool(limit_bytes)
@@ -193,9 +203,13 @@ class PinnedSpace(_Pooled):
         """Return an event that is done; a stream of a GPU must be given."""
         return READY if stream is None else record_event(stream, None)
 
-    def lane(self) -> PinnedLane:
+    def is_current(self) -> bool:
+        """Return False: the host has no stream."""
+        return False
+
+    def lane(self) -> HostLane:
         """Return a new lane into page-locked memory."""
-        return PinnedLane(self._staging, _times(self._trace))
+        return HostLane(_times(self._trace))
 
     def entered(self) -> AbstractContextManager[None]:
         """Return a context manager that does nothing."""
@@ -206,7 +220,6 @@ class PinnedSpace(_Pooled):
         with ExitStack() as stack:
             stack.callback(self._held.close)
             stack.callback(self._pool.close)
-            stack.callback(self._staging.close)
 
 
 def array_to_send(array: Any) -> Any:

@@ -126,6 +126,15 @@ def number_vertices(
     )
 
 
+def likely_dtype(vertex_count: int, parts: int, id_dtype: Any = None) -> np.dtype[Any]:
+    """Return the dtype that positions on parts of about equal size get.
+
+    :param id_dtype: as for :func:`number_vertices`
+    """
+    capacity = -(-vertex_count // (parts * LINE)) * LINE
+    return id_dtype_for(parts * capacity, id_dtype)
+
+
 def arcs_per_part(offsets: Array, positions: Positions) -> Array:
     """Return the number of arcs in the rows of each part's vertices: (k) int64.
 

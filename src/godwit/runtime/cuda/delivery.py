@@ -6,17 +6,16 @@ One kernel (delivery.cuh) converts values, puts them in order, and writes them w
   one first, over peer links;
 - on the host, over the bus into page-locked memory, in which the array lies
   (:class:`godwit.runtime.cuda.memory.ResultMemory`); kernels write there at 95 % of the rate of a copy;
-- small arrays of the host, and those for which there is no page-locked memory: into staging buffers, each
-  of a thread that copies it into the array, at a fourth of that rate. If values were not joined, the
-  threads put them in order.
+- other arrays of the host, small ones or those for which there is no page-locked memory: into a room of
+  page-locked memory, from which the staging pool copies them. If values were not joined, the host puts them
+  in order.
 
 Where a GPU has no room for what is on its way to another GPU, the array goes by the host.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
@@ -29,15 +28,23 @@ from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import ABORT, new_control, run_team
+from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
-from godwit.runtime.cuda.copies import STAGING_BYTES, Staging, stagings
 from godwit.runtime.cuda.driver import Stream
-from godwit.runtime.cuda.memory import kept_or_new, new_host_array
+from godwit.runtime.cuda.memory import (
+    LEAST_LOCKED_BYTES,
+    keep_pinned,
+    kept_or_new,
+    new_host_array,
+    take_pinned,
+)
+from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
 from godwit.trace import HOST, copied
 
-_MOST_THREADS = 16
+ROOM_BYTES = 32 << 20
+"""Page-locked memory that kernels fill and the staging pool empties."""
+_SCATTERED_BY_THREAD = 1 << 16
 _BLOCK_THREADS = 256
 _RESULTS_PER_THREAD = 4  # as in delivery.cuh
 _BLOCKS_PER_MULTIPROCESSOR = 8
@@ -296,32 +303,43 @@ class Delivery:
             copied(f"cuda:{self.shares[piece.number].index}", HOST, piece.count * item, begin)
 
     def _bring(self, pieces: Sequence[_Piece], conversion: Conversion, array: Array) -> None:
-        """Fill an array of the host by threads, out of their staging buffers."""
-        small = self._small_pieces(pieces, conversion)
-        workers = min(len(small), config.thread_count(), _MOST_THREADS)
-        with stagings(workers) as taken:
-            if len(small) == 1:
-                self._start(small[0], conversion, taken[0].pointer)
-                self.shares[small[0].number].stream.synchronize()
-                _store(small[0], taken[0], array)
-                return
-            for index in self._indexes:
-                self.kernel(index, conversion)  # by one thread
-            arguments = (self, iter(small), taken, conversion, array)
-            if workers == 1:
-                _bring_pieces(0, 1, new_control(), *arguments)
-            else:
-                run_team(_bring_pieces, *arguments, threads=workers)
+        """Fill an array of the host that kernels do not reach, out of a room that they do.
 
-    def _small_pieces(self, pieces: Sequence[_Piece], conversion: Conversion) -> list[_Piece]:
-        """Divide pieces so that each fits in a staging buffer; those of all GPUs come by turns."""
-        step = STAGING_BYTES // conversion.result_dtype.itemsize
-        small = []
-        for first in range(0, max(piece.count for piece in pieces), step):
-            for piece in pieces:
-                if first < piece.count:
-                    small.append(self._part_of(piece, conversion, first, step))
-        return small
+        While one half of the room is emptied, kernels of all GPUs fill the other.
+        """
+        room_bytes = LEAST_LOCKED_BYTES if array.nbytes <= LEAST_LOCKED_BYTES else ROOM_BYTES
+        step = room_bytes // (2 * len(pieces) * array.itemsize)
+        room = take_pinned(room_bytes)
+        memory = room.array(np.uint8)
+        under_way: list[list[StagedCopy]] = [[], []]
+        try:
+            for number, first in enumerate(range(0, max(piece.count for piece in pieces), step)):
+                half = number % 2
+                for copy in under_way[half]:
+                    copy.wait()
+                parts = [
+                    self._part_of(piece, conversion, first, step)
+                    for piece in pieces
+                    if first < piece.count
+                ]
+                begins = [
+                    (half * len(pieces) + place) * step * array.itemsize
+                    for place in range(len(parts))
+                ]
+                for begin, part in zip(begins, parts, strict=True):
+                    self._start(part, conversion, room.pointer + begin)
+                self._synchronize(parts)
+                under_way[half] = []
+                for begin, part in zip(begins, parts, strict=True):
+                    written = memory[begin : begin + part.count * array.itemsize]
+                    under_way[half] += _store(part, frozen(written.view(array.dtype)), array)
+            for copy in (*under_way[0], *under_way[1]):
+                copy.wait()
+        finally:
+            for copy in (*under_way[0], *under_way[1]):
+                copy.settle()
+            self._synchronize(pieces)
+            keep_pinned(room)
 
     def _part_of(self, piece: _Piece, conversion: Conversion, first: int, count: int) -> _Piece:
         """Return some results of a piece, from the first on."""
@@ -398,37 +416,22 @@ def _scratch(index: int, nbytes: int, held: ExitStack) -> int:
     return buffer.pointer
 
 
-def _bring_pieces(
-    rank: int, size: int, control: Any, delivery: Delivery, pieces: Iterator[_Piece],
-    taken: list[Staging], conversion: Conversion, array: Array,
-) -> None:  # fmt: skip
-    """Claim pieces until none are left, and bring each to the host."""
-    staging, gathers = taken[rank], dict[int, _Gather]()
-    for piece in pieces:  # the iterator of a list: taking the next is atomic
-        if control[ABORT]:
-            return
-        index = delivery.shares[piece.number].index
-        stream = staging.stream(index)
-        if index not in gathers:
-            most = STAGING_BYTES // conversion.result_dtype.itemsize
-            gathers[index] = _Gather(delivery.kernel(index, conversion), stream, conversion, most)
-        gathers[index].start(
-            conversion, piece.values, piece.positions, piece.count, staging.pointer
-        )
-        stream.synchronize()
-        _store(piece, staging, array)
-
-
-def _store(piece: _Piece, staging: Staging, array: Array) -> None:
-    """Copy a piece from a staging buffer into the array of all results."""
-    if piece.vertices is None:
-        to = array.ctypes.data + piece.begin * array.itemsize
-        ctypes.memmove(to, staging.pointer, piece.count * array.itemsize)
-    else:
-        _scatter(piece.vertices, frozen(staging.array(array.dtype)[: piece.count]), array)
+def _store(piece: _Piece, values: Array, array: Array) -> list[StagedCopy]:
+    """Copy the results of a piece into the array of all results; return copies that are under way."""
+    if piece.vertices is not None:
+        threads = min(config.thread_count(), 1 + piece.count // _SCATTERED_BY_THREAD)
+        run_team(_scatter, piece.vertices, values, array, threads=threads, brief=True)
+        return []
+    target = array[piece.begin : piece.begin + piece.count]
+    if array.nbytes <= LEAST_LOCKED_BYTES:
+        target[:] = values
+        return []
+    to, origin = target.ctypes.data, values.ctypes.data
+    return [staging_pool().start(StagedCopy(Way.WITHIN_HOST, 0, to, origin, values.nbytes))]
 
 
 @kernel
-def _scatter(vertices: Any, values: Any, out: Any) -> None:
-    for index in range(len(vertices)):
+def _scatter(rank: int, size: int, control: Any, vertices: Any, values: Any, out: Any) -> None:
+    begin, end = block_range(rank, size, len(vertices))
+    for index in range(begin, end):
         out[vertices[index]] = values[index]

@@ -147,6 +147,11 @@ def _context(index: int) -> Any:
     return checked(driver.cuDevicePrimaryCtxRetain(device), what)
 
 
+def context_handle(index: int) -> int:
+    """Return the primary context of a GPU as a number."""
+    return int(_context(index))
+
+
 def _has_context(index: int) -> bool:
     """Return True if the primary context of a GPU is active in this process."""
     driver, _ = bindings()
@@ -265,12 +270,22 @@ class Calls(NamedTuple):
     waiting for four idle streams, 19 µs, 6 are (benchmarks/RESULTS.md). Both release the GIL: a launch
     blocks where very many are under way.
 
+    The others are called by compiled code, which takes their addresses (staging.py).
+
     :param launch: cuLaunchKernelEx
     :param synchronize: cuStreamSynchronize
+    :param copy_async: cuMemcpyAsync
+    :param record_event: cuEventRecord
+    :param query_event: cuEventQuery
+    :param set_context: cuCtxSetCurrent
     """
 
     launch: Any
     synchronize: Any
+    copy_async: Any
+    record_event: Any
+    query_event: Any
+    set_context: Any
 
 
 @lru_cache(maxsize=1)
@@ -279,9 +294,17 @@ def calls() -> Calls:
     bindings()[0].cuDriverGetVersion()
     try:
         driver = ctypes.CDLL("libcuda.so.1")
-        return Calls(driver.cuLaunchKernelEx, driver.cuStreamSynchronize)
+        return Calls(
+            driver.cuLaunchKernelEx, driver.cuStreamSynchronize, driver.cuMemcpyAsync,
+            driver.cuEventRecord, driver.cuEventQuery, driver.cuCtxSetCurrent,
+        )  # fmt: skip
     except (OSError, AttributeError) as error:
         raise DeviceError(f"the CUDA driver cannot be called: {error}") from error
+
+
+def address_of_function(function: Any) -> int:
+    """Return the address of a function of ctypes."""
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 def _call(function: Any, arguments: tuple[Any, ...], index: int, what: str) -> None:

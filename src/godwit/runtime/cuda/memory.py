@@ -31,7 +31,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -47,13 +47,13 @@ _ALIGNED_BYTES = 512
 
 KEPT_BYTES = 1 << 30
 """Bytes of each GPU that the process keeps."""
-KEPT_PINNED_BYTES = 544 << 20
-"""Pinned bytes that the process keeps: packets of gw.filter (HOST_BUFFER_BYTES there), and small ones."""
+KEPT_PINNED_BYTES = 128 << 20
+"""Pinned bytes that the process keeps, for segments on the host and results, beside the staging pool's."""
 
 RESULT_BYTES = 8 << 30
 """Limit of the page-locked memory of results, if that is no more than a share of the host's memory."""
 LEAST_LOCKED_BYTES = 256 << 10
-"""Smaller results are copied out of staging buffers sooner than memory is page-locked for them."""
+"""Smaller results are copied out of kept memory sooner than memory is page-locked for them."""
 _RESULT_SHARE = 8  # 1 / the share of the host's memory
 _ROUNDED_SHARE = 8  # 1 / the share of a result's size that rounding may add
 _MOST_TOUCHING_THREADS = 16
@@ -205,14 +205,14 @@ class Buffer(_Closing):
         """Copy a host array into the buffer."""
         array = np.ascontiguousarray(array)
         begin = perf_counter()
-        self._copy(self.pointer + offset_bytes, array.ctypes.data, array.nbytes)
+        self._copy("UP", offset_bytes, array)
         copied(HOST, f"cuda:{self.index}", array.nbytes, begin)
 
     def download(self, dtype: Any, count: int, offset_bytes: int = 0) -> Array:
         """Return a part of the buffer as a new host array."""
         array = np.empty(count, dtype)
         begin = perf_counter()
-        self._copy(array.ctypes.data, self.pointer + offset_bytes, array.nbytes)
+        self._copy("DOWN", offset_bytes, array)
         copied(f"cuda:{self.index}", HOST, array.nbytes, begin)
         return array
 
@@ -226,15 +226,21 @@ class Buffer(_Closing):
             # cudaMemset is asynchronous, and non-blocking streams do not wait for it.
             checked(runtime.cudaStreamSynchronize(0), f"filling on cuda:{self.index}")
 
-    def _copy(self, destination: int, source: int, nbytes: int) -> None:
+    def _copy(self, way: Literal["UP", "DOWN"], offset_bytes: int, array: Array) -> None:
+        from godwit.runtime.cuda.copies import copy_by_pool  # which needs this module
+        from godwit.runtime.cuda.staging import Way
+
+        pointer, nbytes = self.pointer + offset_bytes, array.nbytes
+        if nbytes == 0 or copy_by_pool(Way[way], self.index, pointer, array):
+            return
         use(self.index)
         _, runtime = bindings()
-        if nbytes:
-            kind = runtime.cudaMemcpyKind.cudaMemcpyDefault
-            outcome = runtime.cudaMemcpy(destination, source, nbytes, kind)
-            checked(outcome, f"copying {nbytes:,} bytes on cuda:{self.index}")
-            # From pageable memory cudaMemcpy may return before all has arrived.
-            checked(runtime.cudaStreamSynchronize(0), f"copying on cuda:{self.index}")
+        host, kind = array.ctypes.data, runtime.cudaMemcpyKind.cudaMemcpyDefault
+        ends = (pointer, host) if way == "UP" else (host, pointer)
+        outcome = runtime.cudaMemcpy(*ends, nbytes, kind)
+        checked(outcome, f"copying {nbytes:,} bytes on cuda:{self.index}")
+        # From ordinary memory cudaMemcpy may return before all has arrived.
+        checked(runtime.cudaStreamSynchronize(0), f"copying on cuda:{self.index}")
 
     def close(self) -> None:
         """Free the memory. Errors of earlier work on the GPU are not raised here."""

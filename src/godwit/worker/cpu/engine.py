@@ -277,7 +277,7 @@ def run_threads(
             codes = team.run(tasks, control, _team_poll(worklists, poll))
             if worker.GROW not in codes or control[ABORT]:
                 break
-            shared[shared_memory.WANTS_ROOM] = 0
+            shared[[shared_memory.WANTS_ROOM, shared_memory.WANTS_ROOM + 8]] = 0
             for rank, worklist in enumerate(worklists):
                 if worklist.counts[worker.WANTED_ROOM]:
                     worklist.counts[worker.WANTED_ROOM] = 0

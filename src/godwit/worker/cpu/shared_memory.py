@@ -1,25 +1,27 @@
 """Delta-stepping on one device whose threads share memory: the engine behind ``"cpu"``.
 
-This is Meyer and Sanders' delta-stepping (J. Algorithms 49, 2003) as in GAP, for any VertexProgram: all
-threads take items of the current bucket from one frontier, and push into their own bins; a thread whose own
-bin of the current bucket is short processes it before it meets the others (bucket fusion: Zhang et al., CGO
-2020). Without fusion a round is a superstep: items that it pushes are for later ones, even in the same
-bucket. A program without priority has one bucket, and ends when it is empty.
+This is Meyer and Sanders' delta-stepping (J. Algorithms 49, 2003) as in GAP, for any VertexProgram. Items
+stay with the thread that pushed them, since the neighbours of its items are in its cache: every thread
+processes its own bin of the current bucket, with the items that it pushes into it meanwhile (bucket fusion:
+Zhang et al., CGO 2020), and only what a thread has beyond an equal share goes to a frontier, from which all
+take. Without fusion a round is a superstep: all items of the bucket go to the frontier, and items that it
+pushes are for later ones, even in the same bucket. A program without priority has one bucket, and ends when
+it is empty.
 
 In a round every thread
-1. claims chunks of the frontier by the cursor and processes them; then its own bin, up to FUSION_LIMIT
-   items (FUSION_ITEMS, or 0 where rounds are supersteps);
-2. publishes its lowest bucket, and how many items it has; **meets** the others;
-3. reads the lowest bucket of all (none: the end), copies its own bin of it to the frontier; **meets** the
-   others.
+1. processes its own bin, up to as many items as it had at first and FUSION_LIMIT more (FUSION_ITEMS, or 0
+   where rounds are supersteps), and claims chunks of the frontier by the cursor and processes them;
+2. publishes its lowest bucket, and how many items it has, in all and in that bucket; **meets** the others;
+3. reads the lowest bucket of all (none: the end) and computes which threads have too many items of it. If
+   there are some, these copy as many of their own bins to the frontier, and all **meet** once more.
 
 Where few items are left, as along a path, meetings would take longer than all work. If one thread has all
 of at most NARROW_ITEMS items, it works alone instead of step 3, bucket after bucket, until it has more than
 ALONE_ITEMS; if several have, all copy all of their items to the frontier, from which rank 0 takes them.
-All threads read the same published numbers, so they agree on the one that works alone.
+All threads read the same published numbers, so they agree on all of this.
 
-There are two cursors and two tails of the frontier (by round parity): a slow thread may still read those of
-the previous round while rank 0 resets those of the next one.
+Published numbers, cursors, tails of the frontier and WANTS_ROOM exist twice (by round parity): a slow
+thread may still read those of a round while others are in the next one. None is two rounds ahead.
 
 A thread without room stops claiming work, notes the frontier range that it has claimed, and sets
 WANTS_ROOM; after the meeting all threads leave, the host enlarges that thread's arena, and they continue.
@@ -31,6 +33,7 @@ from typing import Any
 
 from godwit.runtime.cpu.atomics import (
     fetch_add,
+    load,
     load_acquire,
     load_relaxed,
     store_relaxed,
@@ -42,6 +45,7 @@ from godwit.worker.cpu.bins import (
     BASE,
     BUCKETS,
     CHUNK_ITEMS,
+    CHUNK_SHIFT,
     FAR,
     FAR_LOWEST,
     ITEM_WORDS,
@@ -64,12 +68,10 @@ from godwit.worker.cpu.worker import (
     FINISHED,
     FUSION_LIMIT,
     GROW,
-    LOWEST,
     NEAR_AHEAD,
     NEXT_INITIAL,
     PROCESSED,
     PUBLISHED_WORDS,
-    QUEUED,
     RESUME_BEGIN,
     RESUME_END,
     ROUND_PARITY,
@@ -79,7 +81,6 @@ from godwit.worker.cpu.worker import (
     fanout,
     initial_value,
     look_ahead,
-    lowest_published,
     process,
     push_seeds,
 )
@@ -87,6 +88,8 @@ from godwit.worker.cpu.worker import (
 FRONTIER_CHUNK = 32
 INITIAL_CHUNK = 256
 FUSION_ITEMS = 1024
+SPARE_ITEMS = 32
+"""Items beyond an equal share that a thread may keep: sharing them costs more."""
 NARROW_ITEMS = 64
 ALONE_ITEMS = 256
 ALONE_STEPS = 1 << 14
@@ -100,10 +103,16 @@ OWN = 2
 # Words of `shared` (int64), a cache line each.
 CURSORS = 0  # two
 TAILS = 16  # two
-WANTS_ROOM = 32
-INITIAL_CURSOR = 40
-INITIAL_END = 41
-SHARED_WORDS = 48
+WANTS_ROOM = 32  # two
+INITIAL_CURSOR = 48
+INITIAL_END = 49
+SHARED_WORDS = 56
+
+# Words of `published`, per thread and parity.
+LOWEST = 0
+QUEUED = 1  # items in the thread's bins
+DUE = 2  # those of its lowest bucket, urgent ones included
+PARITY_WORDS = 4  # twice that are PUBLISHED_WORDS
 
 
 def frontier_item(frontier: Any, index: int) -> tuple[int, Any]:
@@ -130,10 +139,18 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
     counts = worklist.counts
     near = 1 + (bucket & (BUCKETS - 1))
     cursor = CURSORS + 8 * parity
+    limit = counts[FUSION_LIMIT]
+    if limit > 0 and bucket != NO_BUCKET:
+        limit += due_items(bins, bucket)
     fused = 0
     while True:
         source = near
         kind = OWN
+        own = bucket != NO_BUCKET and fused < limit
+        if own and bins.tail[URGENT] != 0:
+            source = URGENT
+        elif own and bins.tail[near] == 0:
+            own = False
         if counts[RESUME_BEGIN] < counts[RESUME_END]:
             kind = FRONTIER
             index = counts[RESUME_BEGIN]
@@ -152,6 +169,9 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
             if load_acquire(control, ABORT) != 0:
                 return True
             continue
+        elif own:
+            key = peek_key(bins, source, 0)
+            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
         elif load_relaxed(shared, cursor) < tail:
             begin = fetch_add(shared, cursor, FRONTIER_CHUNK)
             counts[RESUME_BEGIN] = min(begin, tail)
@@ -159,13 +179,6 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
             if load_acquire(control, ABORT) != 0:
                 return True
             continue
-        elif bucket != NO_BUCKET and fused < counts[FUSION_LIMIT]:
-            if bins.tail[URGENT] != 0:
-                source = URGENT
-            elif bins.tail[near] == 0:
-                return True
-            key = peek_key(bins, source, 0)
-            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
         else:
             return True
         if not has_room(bins, fanout(state, key)):
@@ -182,16 +195,37 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
         process(worklist, state, key, value)
 
 
+def bin_items(bins: Any, bin_number: int) -> int:
+    """Return the number of items of a bin."""
+    tail = load(bins.tail, bin_number)
+    if tail == 0:
+        return 0
+    chunk = load(bins.head, bin_number) >> CHUNK_SHIFT
+    items = tail - load(bins.head, bin_number)
+    last = (tail - 1) >> CHUNK_SHIFT
+    items -= (last - chunk) << CHUNK_SHIFT
+    while chunk != last:
+        items += CHUNK_ITEMS
+        chunk = load(bins.next_chunk, chunk)
+    return int(items)
+
+
+def due_items(bins: Any, bucket: int) -> int:
+    """Return the number of own items of a bucket, urgent ones included."""
+    return bin_items(bins, URGENT) + bin_items(bins, 1 + (bucket & (BUCKETS - 1)))
+
+
 def share_bin(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
-              source: int) -> bool:  # fmt: skip
-    """Copy the own items of a bin to the frontier; return False if they do not fit."""
+              source: int, most: int) -> int:  # fmt: skip
+    """Copy up to ``most`` own items of a bin to the frontier; return how many it may be yet, 0 if full."""
     bins = worklist.bins
-    while bins.tail[source] != 0:
+    while most > 0 and bins.tail[source] != 0:
         position = bins.head[source]
         end = (position | (CHUNK_ITEMS - 1)) + 1
         if bins.tail[source] > position and bins.tail[source] < end:
             end = bins.tail[source]
-        items = end - position
+        items = min(most, end - position)
+        most -= items
         begin = fetch_add(shared, tail, items)
         if begin + items > capacity:
             # Threads read the frontier up to its capacity when the tail is beyond it, so this thread
@@ -202,23 +236,23 @@ def share_bin(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: in
             set_frontier_item(frontier, index, key, value)
         bins.header[WAITING] -= items
         if begin + items >= capacity:
-            return False
-    return True
+            return 0
+    return most
 
 
 def share_bucket(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
-                 bucket: int) -> None:  # fmt: skip
-    """Copy the own items of a bucket to the frontier, as far as it has room."""
+                 bucket: int, most: int) -> None:  # fmt: skip
+    """Copy up to ``most`` own items of a bucket to the frontier, as far as it has room."""
     near = 1 + (bucket & (BUCKETS - 1))
-    if share_bin(worklist, frontier, capacity, shared, tail, URGENT):
-        share_bin(worklist, frontier, capacity, shared, tail, near)
+    most = share_bin(worklist, frontier, capacity, shared, tail, URGENT, most)
+    share_bin(worklist, frontier, capacity, shared, tail, near, most)
 
 
 def share_all(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int) -> None:
     """Copy all own items to the frontier, as far as it has room."""
     bins = worklist.bins
     for source in range(URGENT, FAR + 1):
-        if not share_bin(worklist, frontier, capacity, shared, tail, source):
+        if share_bin(worklist, frontier, capacity, shared, tail, source, NO_BUCKET) == 0:
             return
     bins.header[FAR_LOWEST] = NO_BUCKET
 
@@ -253,23 +287,58 @@ def work_alone(worklist: Any, state: Any) -> bool:
     return True
 
 
-def queued_items(published: Any, size: int) -> tuple[int, int]:
-    """Return the number of all items that are queued, and the last rank that has some."""
+def lowest_of(published: Any, size: int, parity: int) -> int:
+    """Return the lowest bucket that any thread has published."""
+    lowest = NO_BUCKET
+    for rank in range(size):
+        line = rank * PUBLISHED_WORDS + parity * PARITY_WORDS
+        lowest = min(lowest, load_relaxed(published, line + LOWEST))
+    return lowest
+
+
+def queued_items(published: Any, size: int, parity: int) -> tuple[int, int, int]:
+    """Return the number of all items that are queued, the last rank that has some, and how many it has."""
     total = 0
     holder = 0
+    held = 0
     for rank in range(size):
-        queued = load_relaxed(published, rank * PUBLISHED_WORDS + QUEUED)
+        queued = load_relaxed(published, rank * PUBLISHED_WORDS + parity * PARITY_WORDS + QUEUED)
         if queued != 0:
             total += queued
             holder = rank
-    return total, holder
+            held = queued
+    return total, holder, held
+
+
+def items_to_share(published: Any, size: int, parity: int, bucket: int, rank: int,
+                   keeps: bool) -> tuple[int, bool]:  # fmt: skip
+    """Return how many items of the bucket a thread is to share, and whether any thread is to share some.
+
+    :param keeps: threads keep an equal share; otherwise they share all
+    """
+    total = 0
+    for other in range(size):
+        line = other * PUBLISHED_WORDS + parity * PARITY_WORDS
+        if load_relaxed(published, line + LOWEST) == bucket:
+            total += load_relaxed(published, line + DUE)
+    share = total // size if keeps else 0
+    mine = 0
+    any_shares = False
+    for other in range(size):
+        line = other * PUBLISHED_WORDS + parity * PARITY_WORDS
+        if load_relaxed(published, line + LOWEST) == bucket:
+            beyond = load_relaxed(published, line + DUE) - share
+            if beyond > (SPARE_ITEMS + (share >> 3) if keeps else 0):
+                any_shares = True
+                if other == rank:
+                    mine = beyond
+    return mine, any_shares
 
 
 def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
                frontier: Any, capacity: int, state: Any) -> int:  # fmt: skip
     """Work until the run has ended or is aborted, or a thread must grow."""
     bins = worklist.bins
-    mine = rank * PUBLISHED_WORDS
     counts = worklist.counts
     parity = counts[ROUND_PARITY]
     bucket = counts[CURRENT_BUCKET]
@@ -285,11 +354,14 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
         if has_all_room and bins.tail[FAR] != 0:
             has_all_room = has_room(bins, BUCKETS)
         if has_all_room:
-            store_relaxed(published, mine + LOWEST, lowest_bucket(bins))
+            mine = rank * PUBLISHED_WORDS + parity * PARITY_WORDS
+            lowest = lowest_bucket(bins)
+            store_relaxed(published, mine + LOWEST, lowest)
             store_relaxed(published, mine + QUEUED, bins.header[WAITING])
+            store_relaxed(published, mine + DUE, due_items(bins, lowest))
         else:
             counts[WANTED_ROOM] = 1
-            store_release(shared, WANTS_ROOM, 1)
+            store_release(shared, WANTS_ROOM + 8 * parity, 1)
         if bins.header[OVERFLOWED] != 0:
             store_release(control, ABORT, 1)
             return FAILED
@@ -298,12 +370,12 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
             store_relaxed(shared, TAILS + 8 * (1 - parity), 0)
         if not barrier(control, size):
             return ABORTED
-        if load_acquire(shared, WANTS_ROOM) != 0:
+        if load_acquire(shared, WANTS_ROOM + 8 * parity) != 0:
             # All threads read the same, since the host resets the word only after they have left.
             counts[ROUND_PARITY] = parity
             counts[CURRENT_BUCKET] = bucket
             return GROW
-        bucket = lowest_published(published, size)
+        bucket = lowest_of(published, size, parity)
         if bucket == NO_BUCKET:
             return FINISHED
         if rank == 0:
@@ -312,15 +384,21 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
                 counts[THRESHOLD_CHANGES] += 1
         if bins.header[BASE] == NO_BUCKET or bins.header[BASE] < bucket:
             bins.header[BASE] = bucket
+        queued, holder, held = queued_items(published, size, parity)
+        fuses = counts[FUSION_LIMIT] != 0
+        most, shares = items_to_share(published, size, parity, bucket, rank, fuses)
         parity = 1 - parity
-        queued, holder = queued_items(published, size)
         claims = True
-        if queued > NARROW_ITEMS or counts[FUSION_LIMIT] == 0:
-            share_bucket(worklist, frontier, capacity, shared, TAILS + 8 * parity, bucket)
-        elif queued > load_relaxed(published, holder * PUBLISHED_WORDS + QUEUED):
+        if queued > NARROW_ITEMS or not fuses:
+            if most > 0:
+                share_bucket(worklist, frontier, capacity, shared, TAILS + 8 * parity, bucket, most)
+        elif queued > held:
+            shares = True
             share_all(worklist, frontier, capacity, shared, TAILS + 8 * parity)
             claims = rank == 0
-        elif rank == holder:
-            has_all_room = work_alone(worklist, state)
-        if not barrier(control, size):
+        else:
+            shares = False
+            if rank == holder:
+                has_all_room = work_alone(worklist, state)
+        if shares and not barrier(control, size):
             return ABORTED

@@ -80,7 +80,6 @@ LOWEST = 0
 STATE = 1
 SENT = 2
 RECEIVED = 3
-QUEUED = 4  # shared-memory engine: items in the worker's bins
 PUBLISHED_WORDS = 8
 
 # Words of `counts`, private to a worker, summed up by the host when the run has ended.

@@ -1,0 +1,32 @@
+"""What searches in stages by weight need on CPUs and GPUs: the width of a stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from godwit.graph.csr import Graph
+
+UNREACHED: dict[str, Any] = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float64": np.inf}
+"""Distances of vertices that were not reached, by dtype."""
+
+_SAMPLE = 4096
+
+
+def first_width(graph: Graph, active: int, dtype: np.dtype[Any]) -> Any:
+    """Return the width of a stage: a vertex has some one arc that is not longer, on average.
+
+    :param active: number of vertices that have arcs
+    :param dtype: of distances
+    """
+    assert graph.weights is not None
+    count = len(graph.weights)
+    sample = graph.weights[np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)]
+    quantile = np.quantile(sample, min(1.0, max(1, active) / max(1, count)), method="higher")
+    positive = sample[sample > 0]
+    least = positive.min() if len(positive) else 1
+    width = max(quantile, least)
+    if dtype.kind == "f":
+        return float(width) if np.isfinite(width) else 1.0
+    return int(min(width, UNREACHED[dtype.name] // 4))

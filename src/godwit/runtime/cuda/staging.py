@@ -1,0 +1,616 @@
+"""The staging pool: threads of the process that copy between ordinary host memory and all GPUs.
+
+Copy engines of GPUs reach page-locked memory only. The driver copies from and to ordinary memory through
+one small buffer of its own, at a seventh of the bus's speed; page-locking users' memory takes longer than
+copying it (benchmarks/staging.py). Here each thread has two page-locked *slots*: while a piece is on the
+bus, the thread fills or empties the other slot.
+
+All who copy share the pool, whose memory is bounded. Copies of one GPU and direction are queued, and every
+thread takes pieces from all queues by turns, so all buses are busy in both directions. Threads run compiled
+code (:func:`_serve`) from start to end, without the interpreter's lock: a piece costs a few microseconds,
+and 90 GB/s are 45,000 pieces a second. They sleep on a semaphore while there is nothing to copy.
+
+Invariants: a copy is queued after the events that it waits for, so no thread ever waits for anything but
+the bus. The words of a copy are the pool's until it is finished; finishing it is the last that a thread
+does with them. All shared words but those are changed while the pool's lock is held.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import IntEnum
+from time import sleep
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.errors import DeviceError
+from godwit.runtime.cpu.atomics import (
+    compare_exchange,
+    fetch_add,
+    load_acquire,
+    store_release,
+    yield_thread,
+)
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.native import (
+    add_to_word,
+    call,
+    clock_gettime,
+    copy_bytes,
+    load_word,
+    sem_init,
+    sem_post,
+    sem_wait,
+    store_word,
+    usleep,
+)
+from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.libraries import bindings
+from godwit.runtime.cuda.memory import PinnedBuffer
+from godwit.runtime.memory import Event
+
+PIECE_BYTES = 2 << 20
+"""Largest piece of a copy, and size of a slot: pieces of 1 MiB are 7 % slower, of 512 KiB 40 %."""
+LEAST_PIECE_BYTES = 512 << 10
+"""Smallest piece of a copy that is larger: threads share it."""
+SLOTS = 2
+"""Slots of a thread: one is filled or emptied while the other is on the bus."""
+MOST_THREADS = 16
+"""More threads slow each other down where one GPU is copied to."""
+MOST_UNDER_WAY = 24
+"""Pieces of a GPU and direction that are in slots at once: more are no faster, and keep others waiting."""
+_MOST_GPUS = 64
+
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
+_WITHOUT_TIMES = 0x02  # cudaEventDisableTiming
+_MONOTONIC = 1  # the clock of time.perf_counter
+_PAUSE_US = 10
+_LOOKS = 200  # of a thread with nothing to do, before it sleeps
+_WAITS = 400  # pauses of one call of _await: so soon Ctrl-C is noticed
+_ORDER_PAUSE_S = 2e-5
+
+
+class Way(IntEnum):
+    """From where to where a copy goes."""
+
+    UP = 0
+    DOWN = 1
+    WITHIN_HOST = 2
+
+
+# Bytes of a copy's words from its address.
+_TO, _ORIGIN, _NBYTES, _WAY, _GPU, _PIECE = range(0, 48, 8)
+_CLAIMED, _LEFT, _STATUS, _NEXT, _BEGAN, _ENDED, _FINISHED, _GIVEN = range(48, 112, 8)
+_COPY_WORDS = 14
+
+# Words of the pool. Its queues are lists that are linked by _NEXT.
+_LOCK = 0
+_QUEUED = 8  # copies with pieces that nobody has claimed
+_ASLEEP = 9
+_USED = 10  # queues from the first on that were ever used
+_STOP = 11
+_BELL = 16  # a semaphore, of 32 bytes
+_MOST = 12  # pieces of a queue that may be under way
+_QUEUES = 24
+_FIRST, _LAST, _UNDER_WAY, _QUEUE_WORDS = range(4)  # of a queue: two copies, a number
+_POOL_WORDS = _QUEUES + _QUEUE_WORDS * (2 * _MOST_GPUS + 1)
+_CLOCK_WORDS = 8  # of each thread, behind those
+
+# Columns of a thread's slots.
+_ADDRESS, _COPY, _HOST, _LENGTH = range(4)
+_SLOT_WORDS = 4
+
+# Functions of the driver, by their place in an array of addresses.
+_COPY_ASYNC, _RECORD_EVENT, _QUERY_EVENT, _SET_CONTEXT = range(4)
+
+
+def _lock(pool: Any) -> None:
+    spins = 0
+    while not compare_exchange(pool, _LOCK, 0, 1):
+        spins += 1
+        if spins > 100:
+            yield_thread()
+
+
+def _unlock(pool: Any) -> None:
+    store_release(pool, _LOCK, 0)
+
+
+def _now(clock: int) -> int:
+    """Return the time in nanoseconds, by 16 bytes of room at an address."""
+    clock_gettime((_MONOTONIC, clock))
+    seconds: int = load_word(clock)
+    rest: int = load_word(clock + 8)
+    return seconds * 1_000_000_000 + rest
+
+
+def _queue_of(way: int, gpu: int) -> int:
+    """Return the number of the queue of a way: first that within the host, then two of each GPU."""
+    return 0 if way == Way.WITHIN_HOST else 1 + 2 * gpu + way
+
+
+def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
+    """Claim the next piece of a queue, trying them from ``turn`` on.
+
+    Returns the copy, where the piece begins and its length, and the next turn; 0 for no copy. What is left
+    of a copy that failed is claimed as one piece. A queue with many pieces under way is passed over: its
+    bus has enough to do, or stands still.
+    """
+    if load_acquire(pool, _QUEUED) == 0:
+        return 0, 0, 0, turn
+    _lock(pool)
+    copy = begin = length = 0
+    used = pool[_USED]
+    for step in range(used):
+        queue = (turn + step) % used
+        place = _QUEUES + _QUEUE_WORDS * queue
+        copy = pool[place + _FIRST]
+        if copy != 0 and load_acquire(pool, place + _UNDER_WAY) >= pool[_MOST]:
+            copy = 0
+        if copy != 0:
+            nbytes, begin = load_word(copy + _NBYTES), load_word(copy + _CLAIMED)
+            length = nbytes - begin
+            if load_word(copy + _STATUS) == 0:
+                length = min(length, load_word(copy + _PIECE))
+            store_word(copy + _CLAIMED, begin + length)
+            if begin + length == nbytes:
+                pool[place + _FIRST] = load_word(copy + _NEXT)
+                store_release(pool, _QUEUED, pool[_QUEUED] - 1)
+            fetch_add(pool, place + _UNDER_WAY, 1)
+            turn = queue + 1
+            break
+    _unlock(pool)
+    return copy, begin, length, turn
+
+
+def _finish(pool: Any, copy: int, length: int, status: int, clock: int) -> None:
+    """Note that a piece has arrived, or why not; the last piece finishes the copy."""
+    queue = _queue_of(load_word(copy + _WAY), load_word(copy + _GPU))
+    fetch_add(pool, _QUEUES + _QUEUE_WORDS * queue + _UNDER_WAY, -1)
+    if status != 0:
+        store_word(copy + _STATUS, status)
+    if add_to_word(copy + _LEFT, -length) == length:
+        store_word(copy + _ENDED, _now(clock))
+        store_word(copy + _FINISHED, 1)
+
+
+@kernel
+def _serve(
+    pool: Any,
+    slots: Any,
+    events: Any,
+    streams: Any,
+    contexts: Any,
+    functions: Any,
+    clock: int,
+    bell: int,
+) -> None:
+    """Copy pieces until the pool is closed; one thread's.
+
+    :param slots: a row of words for each slot
+    :param events: by GPU and slot
+    :param streams: by GPU and way; all threads use them, so pieces arrive in their order
+    :param functions: addresses of functions of the driver
+    :param clock: address of 16 bytes
+    :param bell: address of the pool's semaphore
+    """
+    current = -1  # the thread's GPU
+    turn = looks = 0
+    while True:
+        has_moved, is_busy, free = False, False, -1
+        for slot in range(len(slots)):
+            copy = slots[slot, _COPY]
+            if copy != 0:
+                gpu = load_word(copy + _GPU)
+                if gpu != current:
+                    call(functions[_SET_CONTEXT], (contexts[gpu],))
+                    current = gpu
+                status = call(functions[_QUERY_EVENT], (events[gpu, slot],))
+                if status == _NOT_READY:
+                    is_busy = True
+                    continue
+                length = slots[slot, _LENGTH]
+                if status == 0 and load_word(copy + _WAY) == Way.DOWN:
+                    copy_bytes(slots[slot, _HOST], slots[slot, _ADDRESS], length)
+                slots[slot, _COPY] = 0
+                _finish(pool, copy, length, status, clock)
+                has_moved = True
+            free = slot
+        if free >= 0:
+            copy, begin, length, turn = _claim(pool, turn)
+            if copy != 0:
+                has_moved = True
+                to, origin = load_word(copy + _TO) + begin, load_word(copy + _ORIGIN) + begin
+                way, status = load_word(copy + _WAY), load_word(copy + _STATUS)
+                if begin == 0:
+                    store_word(copy + _BEGAN, _now(clock))
+                if status != 0:
+                    _finish(pool, copy, length, status, clock)
+                elif way == Way.WITHIN_HOST:
+                    copy_bytes(to, origin, length)
+                    _finish(pool, copy, length, 0, clock)
+                else:
+                    gpu, place = load_word(copy + _GPU), slots[free, _ADDRESS]
+                    if gpu != current:
+                        call(functions[_SET_CONTEXT], (contexts[gpu],))
+                        current = gpu
+                    if way == Way.UP:
+                        copy_bytes(place, origin, length)
+                        origin = place
+                    else:
+                        slots[free, _HOST] = to
+                        to = place
+                    stream = streams[gpu, way]
+                    status = call(functions[_COPY_ASYNC], (to, origin, length, stream))
+                    if status == 0:
+                        status = call(functions[_RECORD_EVENT], (events[gpu, free], stream))
+                    if status == 0:
+                        slots[free, _LENGTH] = length
+                        slots[free, _COPY] = copy
+                    else:
+                        _finish(pool, copy, length, status, clock)
+        if has_moved:
+            looks = 0
+        elif is_busy or load_acquire(pool, _QUEUED) != 0:  # pieces that no queue gives out yet
+            usleep((_PAUSE_US,))
+        elif looks < _LOOKS:
+            looks += 1
+            yield_thread()
+        else:
+            looks = 0
+            _lock(pool)
+            is_over = pool[_STOP] != 0
+            sleeps = pool[_QUEUED] == 0 and not is_over
+            if sleeps:
+                pool[_ASLEEP] += 1
+            _unlock(pool)
+            if is_over:
+                return
+            if sleeps:
+                while sem_wait((bell,)) != 0:
+                    pass
+
+
+@kernel
+def _submit(pool: Any, queue: int, copy: int, pieces: int, bell: int) -> None:
+    """Queue a copy, and wake threads for its pieces."""
+    store_word(copy + _GIVEN, 1)
+    _lock(pool)
+    place = _QUEUES + _QUEUE_WORDS * queue
+    if pool[place + _FIRST] == 0:
+        pool[place + _FIRST] = copy
+    else:
+        store_word(pool[place + _LAST] + _NEXT, copy)
+    pool[place + _LAST] = copy
+    pool[_USED] = max(pool[_USED], queue + 1)
+    store_release(pool, _QUEUED, pool[_QUEUED] + 1)
+    woken = min(pool[_ASLEEP], pieces)
+    pool[_ASLEEP] -= woken
+    _unlock(pool)
+    for _ in range(woken):
+        sem_post((bell,))
+
+
+@kernel
+def _stop(pool: Any, bell: int) -> None:
+    """End all threads, once nothing is queued."""
+    _lock(pool)
+    pool[_STOP] = 1
+    woken = pool[_ASLEEP]
+    pool[_ASLEEP] = 0
+    _unlock(pool)
+    for _ in range(woken):
+        sem_post((bell,))
+
+
+@kernel
+def _make_bell(bell: int) -> int:
+    """Make the semaphore; return 0 if there is one."""
+    outcome: int = sem_init((bell, 0, 0))
+    return outcome
+
+
+@kernel
+def _await(copy: int, pauses: int) -> bool:
+    """Wait until a copy is finished, or for so many pauses; return True if it is finished."""
+    is_finished: bool = load_word(copy + _FINISHED) != 0
+    for _ in range(pauses):
+        if is_finished:
+            break
+        usleep((_PAUSE_US,))
+        is_finished = load_word(copy + _FINISHED) != 0
+    return is_finished
+
+
+class StagedCopy:
+    """Event of a copy by the staging pool, which starts it; done when all of it has arrived.
+
+    :param way: from where to where
+    :param index: the GPU; 0 for copies within the host
+    :param to: an address
+    :param origin: another one
+    :param note: called with the copy when it has arrived and somebody asks
+    """
+
+    def __init__(
+        self, way: Way, index: int, to: int, origin: int, nbytes: int,
+        note: Callable[[StagedCopy], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.way = way
+        self.index = index
+        self.nbytes = nbytes
+        self._words = words = np.zeros(_COPY_WORDS, np.int64)
+        words[_TO // 8], words[_ORIGIN // 8] = to, origin
+        words[_NBYTES // 8] = words[_LEFT // 8] = nbytes
+        words[_WAY // 8], words[_GPU // 8] = way, index
+        self.address = int(words.ctypes.data)
+        """Of the words that threads read and write."""
+        self._is_finished = False
+        self._failure: BaseException | None = None
+        self._notes = [] if note is None else [note]
+
+    def cut(self, piece_bytes: int) -> int:
+        """Set the size of pieces; return their number."""
+        self._words[_PIECE // 8] = piece_bytes
+        return -(-self.nbytes // piece_bytes)
+
+    @property
+    def is_given(self) -> bool:
+        """True if threads were given it."""
+        return bool(self._words[_GIVEN // 8])
+
+    @property
+    def times_s(self) -> tuple[float, float]:
+        """When the first piece was taken and the last had arrived, in the time of ``time.perf_counter``."""
+        return self._words[_BEGAN // 8] / 1e9, self._words[_ENDED // 8] / 1e9
+
+    @property
+    def is_finished(self) -> bool:
+        """True if nothing of it is under way any more, also if it failed."""
+        if not self._is_finished and _await(self.address, 0):
+            status = int(self._words[_STATUS // 8])
+            try:
+                what = f"copying {self.nbytes:,} bytes on cuda:{self.index}"
+                driver.checked((bindings()[0].CUresult(status),), what)
+            except DeviceError as error:
+                self._failure = error
+            self._is_finished = True
+            while self._notes and self._failure is None:
+                with suppress(IndexError):  # two threads may ask
+                    self._notes.pop()(self)
+        return self._is_finished
+
+    def done(self) -> bool:
+        """Return True if all has arrived.
+
+        :raises DeviceError: it could not be copied
+        """
+        if not self.is_finished:
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def settle(self) -> None:
+        """Wait until nothing of it is under way, also if it fails."""
+        while not self.is_finished:
+            _await(self.address, _WAITS)
+
+    def wait(self) -> None:
+        """Wait until all has arrived.
+
+        :raises DeviceError: it could not be copied
+        """
+        self.settle()
+        self.done()
+
+    def wait_on(self, stream: Any) -> None:
+        """Wait until all has arrived: all later work, in any stream, comes after it."""
+        self.wait()
+
+    def end(self, failure: BaseException | None) -> None:
+        """End a copy that no thread has been given."""
+        self._failure = failure
+        self._is_finished = True
+
+
+class StagingPool:
+    """Threads and slots; see the head of this module.
+
+    :param threads: their number
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._words = np.zeros(_POOL_WORDS + _CLOCK_WORDS * threads, np.int64)
+        self._bell = int(self._words.ctypes.data) + 8 * _BELL
+        if _make_bell(self._bell):
+            raise DeviceError("the system has no semaphore for threads that copy to GPUs")
+        calls = driver.calls()
+        functions = calls.copy_async, calls.record_event, calls.query_event, calls.set_context
+        self._functions = np.array([*map(driver.address_of_function, functions)], np.int64)
+        self._contexts = np.zeros(_MOST_GPUS, np.int64)
+        self._streams = np.zeros((_MOST_GPUS, 2), np.int64)
+        self._events = np.zeros((threads, _MOST_GPUS, SLOTS), np.int64)
+        self._entered: dict[int, tuple[list[Stream], list[Any]]] = {}
+        """Streams and events, by GPU."""
+        self._words[_MOST] = max(1, min(MOST_UNDER_WAY, threads * SLOTS * 3 // 4))
+        self._piece_bytes = PIECE_BYTES
+        self._memory = PinnedBuffer(threads * SLOTS * PIECE_BYTES)
+        places = self._memory.pointer + PIECE_BYTES * np.arange(threads * SLOTS, dtype=np.int64)
+        self._slots = np.zeros((threads, SLOTS, _SLOT_WORDS), np.int64)
+        self._slots[:, :, _ADDRESS] = places.reshape(threads, SLOTS)
+        self._lock = threading.Lock()
+        self._held: deque[StagedCopy] = deque()
+        """Copies whose words threads may use, and some that are finished."""
+        self._waiting: list[tuple[StagedCopy, tuple[Event, ...]]] = []
+        self._has_waiting = threading.Condition(self._lock)
+        self._orderer: threading.Thread | None = None
+        self._is_closed = False
+        _serve.prepare(*self._arguments(0))
+        _submit.prepare(self._words, 0, 0, 0, 0)  # not while the lock is held
+        _await.prepare(0, 0)
+        self._threads = [
+            self._thread(f"godwit-staging-{rank}", _serve, *self._arguments(rank))
+            for rank in range(threads)
+        ]
+
+    def _arguments(self, rank: int) -> tuple[Any, ...]:
+        """Return the arguments of :func:`_serve` for one thread."""
+        clock = int(self._words.ctypes.data) + 8 * (_POOL_WORDS + _CLOCK_WORDS * rank)
+        return (
+            self._words, self._slots[rank], self._events[rank], self._streams, self._contexts,
+            self._functions, clock, self._bell,
+        )  # fmt: skip
+
+    def _thread(self, name: str, run: Callable[..., None], *arguments: Any) -> threading.Thread:
+        """Start a thread."""
+        thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def start(self, copy: StagedCopy, after: Sequence[Event] = ()) -> StagedCopy:
+        """Start a copy, once some events are done; return it.
+
+        The caller keeps the memory alive until it is finished, which it is, too, when this raises.
+        """
+        try:
+            self._start(copy, after)
+        except BaseException as error:  # an event failed, the GPU is lost, or Ctrl-C
+            is_waiting = any(one is copy for one, _ in list(self._waiting))
+            if not (is_waiting or copy.is_given):
+                copy.end(error)
+            raise
+        return copy
+
+    def _start(self, copy: StagedCopy, after: Sequence[Event]) -> None:
+        after = tuple(event for event in after if not event.done())
+        self._enter(copy)
+        with self._lock:
+            while self._held and self._held[0].is_finished:
+                self._held.popleft()
+            self._held.append(copy)
+            if not after:
+                self._give(copy)
+                return
+            self._waiting.append((copy, after))
+            if self._orderer is None:
+                self._orderer = self._thread("godwit-staging-order", self._order)
+            self._has_waiting.notify()
+
+    def _enter(self, copy: StagedCopy) -> None:
+        """Make what threads need for a copy's GPU: a stream for each direction, an event for each slot."""
+        index = copy.index
+        if copy.way == Way.WITHIN_HOST or index in self._entered:
+            return
+        with self._lock:
+            if index not in self._entered:
+                _, runtime = bindings()
+                what, shape = f"an event of cuda:{index}", self._events[:, index].shape
+                with driver.entered(index):
+                    streams = [Stream(index) for _ in range(2)]
+                    events = [
+                        driver.checked(runtime.cudaEventCreateWithFlags(_WITHOUT_TIMES), what)
+                        for _ in range(shape[0] * shape[1])
+                    ]
+                self._streams[index] = [stream.handle for stream in streams]
+                self._events[:, index] = np.reshape([int(event) for event in events], shape)
+                self._contexts[index] = driver.context_handle(index)
+                self._entered[index] = streams, events
+
+    def _give(self, copy: StagedCopy) -> None:
+        """Give a copy, whose events are done, to the threads."""
+        if copy.nbytes == 0:
+            copy.end(None)
+            return
+        share = -(-copy.nbytes // len(self._slots))
+        pieces = copy.cut(min(self._piece_bytes, max(LEAST_PIECE_BYTES, share)))
+        _submit(self._words, _queue_of(copy.way, copy.index), copy.address, pieces, self._bell)
+
+    def _order(self) -> None:
+        """Give copies to the threads as their events get done; a thread's function."""
+        while True:
+            with self._has_waiting:
+                while not self._waiting and not self._is_closed:
+                    self._has_waiting.wait()
+            if self._is_closed:
+                return
+            if not self._give_ready():
+                sleep(_ORDER_PAUSE_S)
+
+    def _give_ready(self) -> bool:
+        """Give those copies to the threads whose events are done; return True if there were any."""
+        with self._lock:
+            waiting = list(self._waiting)
+        given = {copy for copy, after in waiting if self._give_if_ready(copy, after)}
+        with self._lock:
+            self._waiting = [one for one in self._waiting if one[0] not in given]
+        return bool(given)
+
+    def _give_if_ready(self, copy: StagedCopy, after: Sequence[Event]) -> bool:
+        """Give a copy to the threads if its events are done, or end it if one failed."""
+        try:
+            driver.enter_any(copy.index)
+            if not all(event.done() for event in after):
+                return False
+            self._give(copy)
+        except Exception as error:
+            copy.end(error)
+        return True
+
+    def close(self) -> None:
+        """Wait for all copies, and end the threads. A second call has no effect."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._has_waiting.notify()
+        if self._orderer is not None:
+            self._orderer.join()
+        for copy, _ in self._waiting:
+            copy.end(DeviceError("the process ended before it was copied"))
+        for copy in self._held:
+            copy.settle()
+        _stop(self._words, self._bell)
+        for thread in self._threads:
+            thread.join()
+        self._memory.close()
+        _, runtime = bindings()
+        for streams, events in self._entered.values():
+            for event in events:
+                runtime.cudaEventDestroy(event)
+            for stream in streams:
+                stream.close()
+
+
+_pools: dict[int, StagingPool] = {}
+"""By process: what a forked child inherits has no threads."""
+_making = threading.Lock()
+
+
+def staging_pool() -> StagingPool:
+    """Return the pool of the process, made by the first call."""
+    process = os.getpid()
+    pool = _pools.get(process)
+    if pool is None:
+        with _making:
+            pool = _pools.get(process)
+            if pool is None:
+                pool = StagingPool(min(MOST_THREADS, config.thread_count()))
+                _pools[process] = pool
+    return pool
+
+
+@atexit.register
+def close_pool() -> None:
+    """End the threads of the process's pool, if there is one; the next copy makes another."""
+    pool = _pools.pop(os.getpid(), None)
+    if pool is not None:
+        pool.close()

@@ -1,0 +1,285 @@
+"""The staging pool: what it copies arrives once and whole, in bounded memory, and failures come out.
+
+The GPUs are those of pretend_cuda.py, whose streams do everything after a random while.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+from godwit import config
+from godwit.errors import DeviceError
+from godwit.runtime.cuda import copies, driver, staging
+from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
+from pretend_cuda import Machine, host_view, pretended_gpus
+
+PIECE = 512
+PEERS = np.ones((2, 2), bool)
+
+needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+
+
+@pytest.fixture(params=range(3))
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """Two GPUs, and a pool of three threads with small slots."""
+    monkeypatch.setattr(staging, "PIECE_BYTES", PIECE)
+    monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", PIECE // 4)
+    monkeypatch.setattr(config, "thread_count", lambda: 3)
+    with pretended_gpus(PEERS, request.param) as found:
+        yield found
+        assert found.faults == []
+
+
+class Gate:
+    """An event that a test makes done, or makes fail."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.error: Exception | None = None
+
+    def done(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        return self.is_open
+
+    def wait(self) -> None:
+        raise AssertionError("nobody may wait for it")
+
+    def wait_on(self, stream: Any) -> None:
+        raise AssertionError("nobody may wait for it")
+
+
+def start(way: Way, index: int, to: Any, origin: Any, after: Any = ()) -> StagedCopy:
+    """Copy the content of an array to that of another one."""
+    nbytes = origin.nbytes
+    copy = StagedCopy(way, index, to.ctypes.data, origin.ctypes.data, nbytes)
+    return staging_pool().start(copy, after)
+
+
+def on_gpu(stack: ExitStack, index: int, nbytes: int) -> Any:
+    """Bytes of memory of a GPU, as a kernel sees them."""
+    buffer = stack.enter_context(Buffer(index, nbytes))
+    return host_view(buffer.pointer, nbytes, np.uint8)
+
+
+def random_bytes(count: int, seed: int) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
+
+
+def test_several_threads_copy_all_ways_at_once(machine: Machine) -> None:
+    """Sizes around those of pieces; every byte arrives, and none beside it."""
+    sizes = [0, 1, 127, 128, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 20 * PIECE + 7]
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        for turn, size in enumerate(sizes):
+            with ExitStack() as stack:
+                given, index = random_bytes(size, 31 * number + turn), number % 2
+                there = on_gpu(stack, index, size + 1)
+                there[:] = 7
+                back, again = np.full((2, size + 1), 7, np.uint8)
+                start(Way.UP, index, there, given).wait()
+                start(Way.DOWN, index, back, there[:size]).wait()
+                start(Way.WITHIN_HOST, 0, again, given).wait()
+                for found in (there, back, again):
+                    if not (np.array_equal(found[:size], given) and found[size] == 7):
+                        wrong.append((number, size))
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert wrong == []
+
+
+def test_many_copies_under_way_take_no_more_page_locked_memory(machine: Machine) -> None:
+    given = random_bytes(200 * PIECE, 1)
+    with ExitStack() as stack:
+        targets = [on_gpu(stack, index, given.nbytes) for index in (0, 1)]
+        begun = []
+        for at in range(0, given.nbytes, 5 * PIECE):
+            for index, target in enumerate(targets):
+                part = slice(at, at + 5 * PIECE)
+                begun.append(start(Way.UP, index, target[part], given[part]))
+        assert machine.bytes_on(-1) == 3 * staging.SLOTS * PIECE
+        for copy in begun:
+            copy.wait()
+        for target in targets:
+            assert np.array_equal(target, given)
+        assert machine.bytes_on(-1) == 3 * staging.SLOTS * PIECE
+
+
+def test_a_copy_comes_after_its_events_and_holds_up_no_other(machine: Machine) -> None:
+    gates = [Gate(), Gate()]
+    with ExitStack() as stack:
+        there = on_gpu(stack, 0, 4 * PIECE)
+        there[:] = 7
+        given = random_bytes(4 * PIECE, 1)
+        held = start(Way.UP, 0, there, given, gates)
+        other = np.zeros_like(given)
+        for _ in range(5):
+            start(Way.WITHIN_HOST, 0, other, given).wait()
+        assert np.array_equal(other, given)
+        gates[0].is_open = True
+        machine.drain()
+        assert not held.done()
+        assert (there == 7).all()
+        gates[1].is_open = True
+        held.wait()
+        assert np.array_equal(there, given)
+
+
+def test_a_bus_that_stands_still_holds_up_no_other(machine: Machine) -> None:
+    given, gate = random_bytes(40 * PIECE, 1), threading.Event()
+    with ExitStack() as stack:
+        stack.callback(gate.set)
+        there, other = (on_gpu(stack, index, given.nbytes) for index in (0, 1))
+        back = np.zeros_like(given)
+        start(Way.UP, 0, there, given[:PIECE]).wait()  # there are streams
+        stream = staging_pool()._entered[0][0][Way.UP]
+        machine.launch(stream, lambda: gate.wait(60))
+        stuck = start(Way.UP, 0, there, given)
+        start(Way.UP, 1, other, given).wait()
+        start(Way.DOWN, 1, back, other).wait()
+        assert np.array_equal(back, given)
+        assert not stuck.done()
+        gate.set()
+        stuck.wait()
+        assert np.array_equal(there, given)
+
+
+def test_what_a_copy_waited_for_fails_it(machine: Machine) -> None:
+    gate, given = Gate(), random_bytes(PIECE, 1)
+    to = np.zeros_like(given)
+    copy = start(Way.WITHIN_HOST, 0, to, given, [gate])
+    assert not copy.done()
+    gate.error = DeviceError("it failed before")
+    copy.settle()
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="it failed before"):
+            copy.wait()
+    assert not to.any()
+    start(Way.WITHIN_HOST, 0, to, given).wait()
+    assert np.array_equal(to, given)
+
+
+def test_a_copy_that_cannot_be_started_is_finished(machine: Machine) -> None:
+    gate, given = Gate(), random_bytes(PIECE, 1)
+    gate.error = DeviceError("it failed before")
+    copy = StagedCopy(Way.WITHIN_HOST, 0, given.ctypes.data, given.ctypes.data, given.nbytes)
+    with pytest.raises(DeviceError, match="it failed before"):
+        staging_pool().start(copy, [gate])
+    copy.settle()
+    with pytest.raises(DeviceError, match="it failed before"):
+        copy.done()
+
+
+@pytest.mark.parametrize("way", [Way.UP, Way.DOWN])
+@pytest.mark.parametrize("copied", [0, 3])
+def test_a_lost_gpu_fails_copies_and_the_pool_goes_on(
+    machine: Machine, way: Way, copied: int
+) -> None:
+    given = random_bytes(50 * PIECE, 1)
+    with ExitStack() as stack:
+        there = on_gpu(stack, 0, given.nbytes)
+        other = np.zeros_like(given)
+        start(Way.UP, 0, there, given[:PIECE]).wait()  # there are streams
+        machine.copies_left = copied
+        ends = (there, given) if way == Way.UP else (other, there)
+        copy = start(way, 0, *ends)
+        copy.settle()
+        for _ in range(2):
+            with pytest.raises(
+                DeviceError, match=r"copying 25,600 bytes on cuda:0.*IllegalAddress"
+            ):
+                copy.done()
+        machine.copies_left = None
+        machine.drain()
+        start(Way.UP, 1, on_gpu(stack, 1, given.nbytes), given).wait()
+        start(Way.UP, 0, there, given).wait()
+        assert np.array_equal(there, given)
+
+
+def test_threads_end_with_the_pool_and_the_next_copy_makes_another(machine: Machine) -> None:
+    def names() -> list[str]:
+        found = [one.name for one in threading.enumerate()]
+        return sorted(name for name in found if name.startswith("godwit-staging"))
+
+    before = machine.bytes_on(-1)
+    given, gate = random_bytes(9 * PIECE, 1), Gate()
+    for _ in range(3):
+        to = np.zeros_like(given)
+        begun = start(Way.WITHIN_HOST, 0, to, given)
+        waiting = start(Way.WITHIN_HOST, 0, np.zeros_like(given), given, [gate])
+        assert names() == [*(f"godwit-staging-{rank}" for rank in range(3)), "godwit-staging-order"]
+        staging.close_pool()
+        assert names() == []
+        assert begun.done()
+        assert np.array_equal(to, given)
+        with pytest.raises(DeviceError, match="ended before"):
+            waiting.wait()
+        assert machine.bytes_on(-1) == before
+
+
+def upload_forever(buffer: Buffer, array: Any) -> None:
+    while True:
+        copies.upload(buffer, array)
+
+
+def test_ctrl_c_ends_an_upload_when_nothing_is_under_way(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the interrupted copy is the only one that suffers."""
+    monkeypatch.setattr(copies, "DIRECT_BYTES", 0)
+    given = random_bytes(2000 * PIECE, 1)
+    with Buffer(0, given.nbytes) as buffer:
+        copies.upload(buffer, given[:PIECE])  # compiled
+        timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            upload_forever(buffer, given)
+        timer.join()
+        seen = machine.copies
+        machine.drain()
+        assert machine.copies == seen
+        back = np.empty_like(given)
+        copies.upload(buffer, given)
+        copies.download(0, buffer.pointer, back)
+        assert np.array_equal(back, given)
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("count", [1, 5_000_001, 300_000_000])
+def test_gpus_get_and_return_what_lies_in_ordinary_memory(count: int) -> None:
+    given = np.arange(count, dtype=np.uint32).view(np.uint8)
+    back = [np.zeros_like(given) for _ in range(driver.device_count())]
+    with ExitStack() as stack:
+        places = [
+            stack.enter_context(Buffer(index, given.nbytes)).pointer for index in range(len(back))
+        ]
+        pool, address = staging_pool(), given.ctypes.data
+        up = [
+            pool.start(StagedCopy(Way.UP, index, place, address, given.nbytes))
+            for index, place in enumerate(places)
+        ]
+        for copy in up:
+            copy.wait()
+        down = [
+            pool.start(StagedCopy(Way.DOWN, index, one.ctypes.data, place, given.nbytes))
+            for index, (one, place) in enumerate(zip(back, places, strict=True))
+        ]
+        for copy in down:
+            copy.wait()
+    for one in back:
+        assert np.array_equal(one, given)

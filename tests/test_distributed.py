@@ -140,6 +140,18 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
 
 
 @needs_mpi
+def test_examples_in_docstrings() -> None:
+    code = (
+        "import doctest, importlib\n"
+        "for name in ('', '.processes', '.result'):\n"
+        "    failed, tried = doctest.testmod(importlib.import_module(f'godwit.distributed{name}'))\n"
+        "    assert tried and not failed\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_mpi
 def test_importing_godwit_imports_no_mpi() -> None:
     code = "import godwit, sys; godwit.distributed; godwit.bfs; assert 'mpi4py' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

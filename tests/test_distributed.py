@@ -134,6 +134,9 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
     status, _, errors = run(2, godwit, "info", "rmat:4")
     assert status == 2
     assert errors.count("godwit info runs in one") == 1
+    status, _, errors = run(2, godwit, "bfs", "rmat:4")
+    assert status == 2
+    assert errors.count("Missing option '--source'") == 1
 
 
 @needs_mpi

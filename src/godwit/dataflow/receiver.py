@@ -670,30 +670,35 @@ class Receiver:
             with self._lock:
                 if offers:
                     self._queue(offers)
-                # The garbage collector may free a buffer during the loop below, and call this again.
+                # The garbage collector may free a buffer or add an offer at any point of the loops below,
+                # and so call this again; they go on until nothing is left to begin.
                 if self._is_matching:
                     return
                 self._is_matching = True
                 try:
-                    while self._free and self._offers and self._may_take(self._offers[0][2]):
-                        offer = self._offers[0][2]
-                        segments = offer.claim(len(self._free))
-                        if not offer.segments_left:
-                            heappop(self._offers)
-                            if segments:
+                    while True:
+                        while self._free and self._offers and self._may_take(self._offers[0][2]):
+                            entry = heappop(self._offers)
+                            offer = entry[2]
+                            segments = offer.claim(len(self._free))
+                            if offer.segments_left:
+                                heappush(self._offers, entry)
+                            elif segments:
                                 taken.append(offer)
-                        if not segments:
-                            continue
-                        for segment in segments:
-                            segment.receiver, segment.slot = self, self._take_slot()
-                        if message is offer.message and run[-1].ends_at(segments[0]):
-                            run += segments
-                            continue
-                        if message is not None:
-                            self._begin(message, run)
-                        message, run = offer.message, segments
-                    if message is not None:
+                            if not segments:
+                                continue
+                            for segment in segments:
+                                segment.receiver, segment.slot = self, self._take_slot()
+                            if message is offer.message and run[-1].ends_at(segments[0]):
+                                run += segments
+                                continue
+                            if message is not None:
+                                self._begin(message, run)
+                            message, run = offer.message, segments
+                        if message is None:
+                            break
                         self._begin(message, run)
+                        message, run = None, []
                 finally:
                     self._is_matching = False
                 if self._ended:

@@ -209,8 +209,9 @@ class StagedCopies:
 
     def close(self) -> None:
         """Wait until no copy is under way."""
-        while self._started:
-            self._started.popleft().settle()
+        with ExitStack() as stack:  # waits for all, even if some raise
+            while self._started:
+                stack.callback(self._started.pop().settle)
 
 
 class GpuLane:

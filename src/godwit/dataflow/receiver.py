@@ -108,10 +108,6 @@ class Segment:
         """True if it has the last rows of its message."""
         return self.offset + self.rows == self.total
 
-    def ends_at(self, other: Segment) -> bool:
-        """Return True if another segment of the message begins where it ends."""
-        return self.offset + self.rows == other.offset
-
     def hold(self) -> Segment:
         """Keep it beyond this turn of the loop, until :meth:`release`; its buffer does not receive then."""
         self.is_held = True
@@ -664,41 +660,29 @@ class Receiver:
         link.
         """
         taken: list[Offer | MessageOffer] = []
-        run: list[Segment] = []
-        message: Message | None = None
         try:
             with self._lock:
                 if offers:
                     self._queue(offers)
-                # The garbage collector may free a buffer or add an offer at any point of the loops below,
-                # and so call this again; they go on until nothing is left to begin.
+                # The garbage collector may free a buffer or add an offer at any point of the loop below, and
+                # so call this again.
                 if self._is_matching:
                     return
                 self._is_matching = True
                 try:
-                    while True:
-                        while self._free and self._offers and self._may_take(self._offers[0][2]):
-                            entry = heappop(self._offers)
-                            offer = entry[2]
-                            segments = offer.claim(len(self._free))
-                            if offer.segments_left:
-                                heappush(self._offers, entry)
-                            elif segments:
-                                taken.append(offer)
-                            if not segments:
-                                continue
-                            for segment in segments:
-                                segment.receiver, segment.slot = self, self._take_slot()
-                            if message is offer.message and run[-1].ends_at(segments[0]):
-                                run += segments
-                                continue
-                            if message is not None:
-                                self._begin(message, run)
-                            message, run = offer.message, segments
-                        if message is None:
-                            break
-                        self._begin(message, run)
-                        message, run = None, []
+                    while self._free and self._offers and self._may_take(self._offers[0][2]):
+                        entry = heappop(self._offers)
+                        offer = entry[2]
+                        segments = offer.claim(len(self._free))
+                        if offer.segments_left:
+                            heappush(self._offers, entry)
+                        elif segments:
+                            taken.append(offer)
+                        if not segments:
+                            continue
+                        for segment in segments:
+                            segment.receiver, segment.slot = self, self._take_slot()
+                        self._begin(offer.message, segments)
                 finally:
                     self._is_matching = False
                 if self._ended:

@@ -12,7 +12,8 @@ and 90 GB/s are 45,000 pieces a second. They sleep on a semaphore while there is
 
 Invariants: a copy is queued after the events that it waits for, so no thread ever waits for anything but
 the bus. The words of a copy are the pool's until it is finished; finishing it is the last that a thread
-does with them. All shared words but those are changed while the pool's lock is held.
+does with them. The pool's own words are changed while its lock is held, but for the numbers of pieces under
+way, which are atomic.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ LEAST_PIECE_BYTES = 512 << 10
 SLOTS = 2
 """Slots of a thread: one is filled or emptied while the other is on the bus."""
 MOST_THREADS = 16
-"""More threads slow each other down where one GPU is copied to."""
+"""More threads than these slow each other down where they copy to one GPU."""
 MOST_UNDER_WAY = 24
 """Pieces of a GPU and direction that are in slots at once: more are no faster, and keep others waiting."""
 _MOST_GPUS = 64

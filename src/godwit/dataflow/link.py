@@ -47,8 +47,8 @@ copy several packets at a time have more, for two such copies. Outputs of router
 many segments, which the others could have."""
 _MOST_DEFAULT_BUFFERS = 32
 _LEAST_COPIED_TOGETHER = 64 << 10
-"""Smaller packets mostly bring messages of one packet, and have few buffers: with many, the threads that send
-and receive got into each other's way, and a message took twice as long."""
+"""Smaller packets mostly bring messages of one packet, and have few buffers: with many, the threads that
+send and receive got into each other's way, and a message took twice as long."""
 _MOST_BYTES = 1 << 40
 _MOST_BUFFERS = 1 << 10
 _FEWEST_AHEAD = 4

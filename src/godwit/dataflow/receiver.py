@@ -664,8 +664,8 @@ class Receiver:
             with self._lock:
                 if offers:
                     self._queue(offers)
-                # The garbage collector may free a buffer or add an offer at any point of the loop below, and
-                # so call this again.
+                # The garbage collector may free a buffer or add an offer at any point of the loop below,
+                # and so call this again.
                 if self._is_matching:
                     return
                 self._is_matching = True

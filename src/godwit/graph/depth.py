@@ -41,7 +41,7 @@ def likely_levels(graph: Graph) -> float:
             return float(levels)
         power = log2(within / half) / log2(levels / (levels // 2))
         doublings = log2(graph.vertex_count / within) / power  # very many behind a hub
-        return min(float(graph.vertex_count), levels * 2.0 ** min(doublings, 64.0))
+        return min(float(graph.vertex_count), float(levels * 2.0 ** min(doublings, 64.0)))
 
     levels: float = graph.cached("likely levels", compute)
     return levels

@@ -134,7 +134,8 @@ _NARROW_CORE_NS = 20.0
 def _is_narrow(graph: Graph) -> bool:
     """Return True if cores have searched a graph before a GPU has gone through its levels.
 
-    False where ``GODWIT_DEVICES`` is ``"cuda"``, and for a graph on a GPU, which the host would have to copy.
+    False where ``GODWIT_DEVICES`` is ``"cuda"``, and for a graph that lies on a GPU: it would have to be
+    copied to the host first.
     """
     if names_devices(None) or not isinstance(graph.stored, Rows):
         return False

@@ -343,7 +343,8 @@ class Slot:
         release, too, so that one event is enough for all slots that one copy fills.
         """
         if self._after is None:
-            self._after = (self.receiver.space.record_event(),)
+            space = self.receiver.space
+            self._after = (space.record_event(space.stream),)
         return self._after
 
     @property
@@ -793,7 +794,7 @@ class Receiver:
         for segment in copied:
             slot: Slot = segment.slot
             if slot.is_unrecorded:
-                recorded = recorded or (self.space.record_event(),)
+                recorded = recorded or (self.space.record_event(self.space.stream),)
             else:
                 events += slot.after
         return (*events, *recorded)

@@ -549,19 +549,13 @@ class Receiver:
             self.match()
 
     def _make_slots(self) -> list[Slot]:
-        packet = self.packet_bytes
-        return [
-            Slot(self, stretch, offset)
-            for nbytes in self.block_bytes()
-            for stretch in [Stretch(self.space, nbytes)]
-            for offset in range(0, nbytes, packet)
-        ]
-
-    def block_bytes(self) -> list[int]:
-        """Return the sizes of the blocks of memory that hold its buffers."""
-        whole, rest = divmod(self.buffers, self._neighbours)
-        counts = [self._neighbours] * whole + [rest] * bool(rest)
-        return [count * self.packet_bytes for count in counts]
+        """Return all buffers, in stretches of neighbours; the last stretch may be shorter."""
+        slots: list[Slot] = []
+        while len(slots) < self.buffers:
+            count = min(self._neighbours, self.buffers - len(slots))
+            stretch = Stretch(self.space, count * self.packet_bytes)
+            slots += [Slot(self, stretch, number * self.packet_bytes) for number in range(count)]
+        return slots
 
     @property
     def has_begun(self) -> bool:

@@ -96,6 +96,20 @@ def test_a_long_path_behind_a_hub() -> None:
         assert found.statistics.rounds.sum() < 200
 
 
+@pytest.mark.parametrize("turn", [0, 4])
+@pytest.mark.parametrize("directed", [False, True])
+def test_short_arcs_lead_beyond_32_bits(directed: bool, turn: int) -> None:
+    """Where the last stage ends at the largest int32, lower bounds of lengths are within it."""
+    weights = np.random.default_rng(1).integers(900_000, 1_000_000, 4000)
+    path = np.arange(len(weights) + 1)
+    graph = Graph.from_edges(path[:-1], path[1:], weights, directed=directed)
+    assert weights.sum() > 2**31
+    with sorted_rows_for_all(TURN=turn), gw.place(graph, "cpu") as placed:
+        found = gw.sssp(placed, 0)
+        assert found.statistics.solver == SOLVER
+        np.testing.assert_array_equal(found.distance, np.append(0, weights.cumsum()))
+
+
 def test_it_is_chosen_for_graphs_with_hubs_that_are_searched_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,7 +16,7 @@ _MOST_ARCS = 1 << 17
 
 
 def likely_levels(graph: Graph) -> float:
-    """Return about how many levels a search of the whole graph has; at least 1.
+    """Return about how many levels a search of the whole graph has: from 1 to the number of vertices.
 
     A search begins at a vertex in the middle, and ends after 64 levels, 16,384 vertices or 131,072 arcs.
     The number of vertices within d hops is taken to grow on as a power of d: with d on lines, with its
@@ -39,7 +39,9 @@ def likely_levels(graph: Graph) -> float:
         if within == int(reached[levels - 1]):  # the whole component
             return float(levels)
         power = log2(within / half) / log2(levels / (levels // 2))
-        return float(levels * (graph.vertex_count / within) ** (1 / power))
+        # The power may be as small as 1e-4, behind a hub: too small for 1 / power as an exponent.
+        doublings = log2(levels) + log2(graph.vertex_count / within) / power
+        return 2.0 ** min(doublings, log2(graph.vertex_count))
 
     levels: float = graph.cached("likely levels", compute)
     return levels

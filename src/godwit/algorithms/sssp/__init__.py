@@ -228,8 +228,8 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
         return False
     if devices[0].kind == "cpu" and not placed.is_kept:
         searches: list[None] = graph.cached("sssp searches", list)  # appending is atomic
-        searches.append(None)
-        if len(searches) <= _SEARCHES_PER_SORT:
+        if len(searches) < _SEARCHES_PER_SORT:
+            searches.append(None)
             return False
     return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
 

@@ -74,7 +74,8 @@ _NARROW_ARCS = 4096
 """A stage that looked at fewer arcs is followed by one that is twice as wide."""
 _WIDE_ARCS = 1 << 20
 """One that looked at more is followed by one that is half as wide, but not narrower than the first."""
-_LAST_STAMP = 2**31 - 2**24
+_LAST_STAMP = 2**30
+"""Stamps are cleared before a search beyond it: the rounds of one search are fewer than the rest of int32."""
 # How far ahead in lists of vertices rows, arcs, and distances of neighbours are prefetched.
 _ROW_AHEAD = 12
 _ARC_AHEAD = 8
@@ -110,7 +111,7 @@ RESULTS = 32
 LOOKED_NOW = 0
 SETTLED_NOW = 1  # in-arcs of vertices that are first in the stage
 PROCESSED_NOW = 2
-BEYOND = 3  # not 0: an arc leads beyond the limit
+BEYOND = 3  # not 0: an arc may lead beyond the limit
 
 # Words of `bounds`, of the dtype of distances.
 NEAR = 0
@@ -621,6 +622,9 @@ def _plan(size: int, control: Any, search: Any, turn: int, alone: int) -> int:
             _reset_lowest(search, size)
             return PULL
         if is_over or shared[OPEN_END] == 0:
+            # Keys are lower bounds: what is still open is beyond the limit, though its keys are not.
+            if shared[OPEN_END] > 0:
+                shared[RESULTS + BEYOND] = 1
             _take_results(search, size)
             return STOP
         _begin_stage(search, size)

@@ -235,21 +235,28 @@ def test_random_schedules_of_more_items_and_threads(seed: int) -> None:
     wander(model_of(case), schedules=5, steps=20_000, seed=seed)
 
 
-def test_an_abort_ends_the_work_on_own_items() -> None:
-    case = Case(parents=(-1, *[0] * 40), priorities=(0,) * 41, threads=1, fusion_limit=100)
+def _run_alone(case: Case, abort_after: int) -> tuple[int, int]:
+    """Run one thread; abort it after some items; return how it ended, and how many items it processed."""
     run, _, processed = _start(case, protocol_of(case), 0)
     memory: dict[tuple[str, int], int] = defaultdict(int)
     reply = None
-    with pytest.raises(StopIteration) as end:
-        while True:
+    while True:
+        try:
             kind, words, index, *operand = run.send(reply)
-            if len(processed()) >= 5:
-                memory["control", ABORT] = 1
-            reply = memory[words.name, index]
-            if operand:
-                memory[words.name, index] = operand[0] + (reply if kind == "fetch_add" else 0)
-    assert end.value.value == worker.ABORTED
-    assert 5 <= len(processed()) < 10
+        except StopIteration as end:
+            return end.value, len(processed())
+        if len(processed()) >= abort_after:
+            memory["control", ABORT] = 1
+        reply = memory[words.name, index]
+        if operand:
+            memory[words.name, index] = operand[0] + (reply if kind == "fetch_add" else 0)
+
+
+def test_an_abort_ends_the_work_on_own_items() -> None:
+    case = Case(parents=(-1, *[0] * 40), priorities=(0,) * 41, threads=1, fusion_limit=100)
+    code, processed = _run_alone(case, abort_after=5)
+    assert code == worker.ABORTED
+    assert 5 <= processed < 10
 
 
 BUGS: dict[str, tuple[str, list[Replacement]]] = {

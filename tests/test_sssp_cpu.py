@@ -152,3 +152,20 @@ def test_rows_without_room_leave_the_search_to_the_worker(
     monkeypatch.setattr(cpu_rows, "has_room_for_rows", lambda graph: False)
     with sorted_rows_for_all(), gw.place(graph, "cpu") as placed:
         assert gw.sssp(placed, 0).statistics.solver == "delta-stepping"
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_the_room_for_a_search_is_an_upper_bound(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = gw.generators.rmat(8, 16, seed=1)
+    graph = Graph(graph.offsets, graph.targets.astype(dtype), directed=False)
+    graph = graph.with_random_weights(1, 9, seed=1)
+    with cpu._workspace(graph, np.dtype(np.int64)) as workspace:
+        arrays = [workspace.stamps, workspace.queues, workspace.entries]
+    bytes_of_search = sum(array.nbytes for array in arrays) + 8 * graph.vertex_count
+    rows = cpu_rows.SortedRows.of(graph.rows).arcs.nbytes
+    monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(rows + bytes_of_search - 1))
+    assert not cpu_rows.has_room_for_rows(graph)
+    monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(2 * (rows + bytes_of_search)))
+    assert cpu_rows.has_room_for_rows(graph)

@@ -41,7 +41,7 @@ def likely_levels(graph: Graph) -> float:
         power = log2(within / half) / log2(levels / (levels // 2))
         # The power may be as small as 1e-4, behind a hub: too small for 1 / power as an exponent.
         doublings = log2(levels) + log2(graph.vertex_count / within) / power
-        return 2.0 ** min(doublings, log2(graph.vertex_count))
+        return float(2 ** min(doublings, log2(graph.vertex_count)))
 
     levels: float = graph.cached("likely levels", compute)
     return levels

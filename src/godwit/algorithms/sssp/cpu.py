@@ -75,7 +75,7 @@ _NARROW_ARCS = 4096
 _WIDE_ARCS = 1 << 20
 """One that looked at more is followed by one that is half as wide, but not narrower than the first."""
 _LAST_STAMP = 2**30
-"""Stamps are cleared before a search beyond it: the rounds of one search are fewer than the rest of int32."""
+"""Largest stamp with which a search begins without clearing stamps: as many rounds are left to it."""
 # How far ahead in lists of vertices rows, arcs, and distances of neighbours are prefetched.
 _ROW_AHEAD = 12
 _ARC_AHEAD = 8

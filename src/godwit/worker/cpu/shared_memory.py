@@ -317,7 +317,7 @@ def queued_items(published: Any, size: int, parity: int) -> tuple[int, int, int]
 
 def items_to_share(published: Any, size: int, parity: int, bucket: int, rank: int,
                    keeps: bool) -> tuple[int, bool]:  # fmt: skip
-    """Return how many items of the bucket a thread copies to the frontier, and True if any thread copies some.
+    """Return how many items of the bucket a thread copies to the frontier, and True if any thread copies.
 
     :param keeps: threads keep an equal share for themselves; otherwise they copy all
     """

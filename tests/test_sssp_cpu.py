@@ -96,6 +96,15 @@ def test_a_long_path_behind_a_hub() -> None:
         assert found.statistics.rounds.sum() < 200
 
 
+def test_searches_after_stamps_are_cleared() -> None:
+    graph = gw.generators.rmat(9, 16, seed=1).with_random_weights(1, 64, seed=1)
+    with sorted_rows_for_all(_LAST_STAMP=10), gw.place(graph, "cpu") as placed:
+        for source in range(20):
+            found = gw.sssp(placed, source)
+            expected = gw.sssp(graph, source, execution="asynchronous")
+            np.testing.assert_array_equal(found.distance, expected.distance)
+
+
 @pytest.mark.parametrize("turn", [0, 4])
 @pytest.mark.parametrize("directed", [False, True])
 def test_short_arcs_lead_beyond_32_bits(directed: bool, turn: int) -> None:

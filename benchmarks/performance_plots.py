@@ -27,7 +27,8 @@ def table_of(heading: str) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of the first table below a heading of the page."""
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    lines = re.findall(r"^\|(.*)\|$", section, re.M)
+    table = section[section.index("\n|") + 1 :].split("\n\n")[0]
+    lines = re.findall(r"^\|(.*)\|$", table, re.M)
     header, _, *rows = [[cell.strip() for cell in line.split("|")] for line in lines]
     return header, rows
 

@@ -20,6 +20,7 @@ from typing import Any, get_args
 import numpy as np
 
 import godwit as gw
+from godwit.algorithms.communities import levels, levels_cuda
 from godwit.algorithms.similarity import cuda as similarity_steps
 from godwit.algorithms.triangles import cuda as triangle_steps
 from godwit.runtime.cuda import driver
@@ -321,6 +322,7 @@ def run_truss(devices: list[str]) -> None:
 
 def run_communities(devices: list[str]) -> None:
     """Label propagation, Louvain, Leiden: rows of all tables, weighted and not, directed and not."""
+    levels.SMALL_VERTICES = levels_cuda.SMALL_VERTICES = 16  # no level has 1024 classes
     wide: Any = gw.generators.rmat(9, 12, seed=1)
     graphs = {
         "wide": wide,

@@ -179,7 +179,7 @@ class TestGap:
         assert bfs["system"] == "GAP"
         assert (sssp["system"], sssp["median_ms"], sssp["min_ms"]) == ("GAP, delta 64", 1.0, 1.0)
         lines = log.read_text().splitlines()
-        assert len(lines) == 1 + 7
+        assert len(lines) == 1 + 9
         assert re.fullmatch(r"-f \S+graph\.sg -n 3 -r 6", lines[0])
         assert re.fullmatch(r"-f \S+graph\.wsg -n 3 -r 6 -d 1", lines[1])
 

@@ -98,10 +98,27 @@ class TestEmulated:
         for one in (graph, graph.without_weights()):
             check(gw.leiden, one, "cuda:0", iterations=1, gpu=SMALL_TABLES)
 
+    def test_hubs_in_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(levels_cuda, "_MOST_ARENA_BYTES", 1)
+        monkeypatch.setattr(levels, "_LEAST_CLASSES", 1)
+        graph = rows_of_all_lengths([900, 800, 700, 600, 600, 600, 520, 9], directed=False)
+        check(gw.leiden, graph, "cuda:0", iterations=1, gpu=SMALL_TABLES)
+
+    def test_groups_of_warps(self) -> None:
+        graph = rows_of_all_lengths([1700, 1536, 1100, 1025, 1024, 300, 257], directed=False)
+        six_warps = ExperimentOptions(threads=192)  # of which four share a row
+        check(gw.leiden, graph.without_weights(), "cuda:0", iterations=1, gpu=six_warps)
+
     def test_large_communities(self) -> None:
         graph = gw.generators.rmat(8, 16, seed=3)
         check(gw.louvain, graph, "cuda:0", gpu=SMALL_TABLES)
         check(gw.louvain, graph, "cuda:0", resolution=0.0, gpu=SMALL_TABLES)
+
+    # Moves leave communities that are not connected; levels are even in number, and odd.
+    @pytest.mark.parametrize(("rows", "seed"), [(8, 138), (12, 122)])
+    def test_communities_are_divided(self, rows: int, seed: int) -> None:
+        graph = gw.generators.road(rows, seed=seed)
+        check(gw.louvain, graph, "cuda:0", seed=1)
 
     def test_objectives(self) -> None:
         graph = gw.generators.rmat(7, 5, seed=2)

@@ -35,7 +35,7 @@ def forced(way: str) -> Iterator[dict[str, int]]:
         if way != "bottom-up":
             yield {}
             return
-        patch.setattr(driver, "_SWEEP_ARCS_PER_VERTEX", 0)
+        patch.setattr(driver, "SWEEP_ARCS_PER_VERTEX", 0)
         yield {"alpha": 1 << 40}
 
 

@@ -604,6 +604,33 @@ def test_who_has_not_done_its_work_takes_no_more() -> None:
         assert len(found["cpu:0"]) == 2
 
 
+def test_a_request_takes_one_segment_while_the_gpu_reads_the_other_buffer() -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        lagging = context.endpoints[0]
+        reads = [threading.Event() for _ in range(3)]
+        order = iter(reads)
+
+        class Space(LaggingSpace):
+            def record_event(self, stream: Any = None) -> Any:
+                return LaggingEvent(next(order))
+
+        lagging.__dict__["space"] = Space()
+        router = gw.Router(
+            [context.host], context.endpoints, "any", packet_bytes=8, buffers=2, copies=True
+        )
+        output = router.output(lagging)
+        router.input(context.host).send(np.arange(4))
+        for segment in [output.receive().wait(LONG_S) for _ in range(2)]:
+            segment.release()
+        assert output.statistics.segments == 2
+        reads[0].set()
+        last = output.receive().wait(LONG_S)
+        assert (rows([last]), output.statistics.segments) == ([2], 3)
+        for read in reads:
+            read.set()
+        last.release()
+
+
 def test_who_asks_waits_on_if_another_took_the_segment() -> None:
     """What iterates over a link takes what is under way without a lock, right before it is handed out."""
     taken = []

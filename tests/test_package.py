@@ -72,7 +72,7 @@ _FUNCTIONS = [
     triangles,
 ]
 _REPOSITORY = Path(__file__).resolve().parent.parent
-_MODULES = ("collectives", "errors", "frontier", "generators", "policies")
+_MODULES = ("collectives", "distributed", "errors", "frontier", "generators", "policies")
 
 
 def test_every_public_name_is_there_and_documented() -> None:

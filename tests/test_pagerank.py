@@ -102,7 +102,7 @@ LAYOUTS = ("as given", "by length", "by degree")
 def lay_out(patch: pytest.MonkeyPatch, layout: str) -> None:
     """Until the patch is undone, rows of in-arcs stand in that order, of whatever graph."""
     patch.setattr(module, "_SHORT_ROW", 1_000 if layout == "by length" else 0)
-    patch.setattr(module, "_gains_by_degree", lambda graph: layout == "by degree")
+    patch.setattr(module, "gains_by_degree", lambda rows: layout == "by degree")
 
 
 @pytest.fixture

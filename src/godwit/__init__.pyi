@@ -1,5 +1,6 @@
 """The public names, each with its module. ``__init__.py`` reads them from this file at run time."""
 
+from godwit import distributed as distributed
 from godwit import errors as errors
 from godwit import frontier as frontier
 from godwit.algorithms.betweenness import betweenness_centrality as betweenness_centrality

@@ -10,11 +10,23 @@ from pathlib import Path
 
 from godwit.errors import InputError
 
+_share_of_cores = 1.0
+
+
+def share_cores(share: float) -> None:
+    """Leave cores to the other processes of this machine that compute with this one.
+
+    :param share: part of the cores that this process may use by default
+    """
+    global _share_of_cores  # noqa: PLW0603
+    _share_of_cores = share
+
 
 def thread_count() -> int:
     """Return the number of threads that this process may run at once, at least 1.
 
-    ``GODWIT_THREADS`` where set; else the smaller of the CPU affinity mask and the cgroup's quota.
+    ``GODWIT_THREADS`` where set; else the smaller of the CPU affinity mask and the cgroup's quota, or the
+    share of them that :func:`share_cores` has set.
     """
     configured = os.environ.get("GODWIT_THREADS")
     if configured is not None:
@@ -26,7 +38,9 @@ def thread_count() -> int:
     else:
         cores = os.cpu_count() or 1
     quota = _cgroup_cpu_quota()
-    return cores if quota is None else max(1, min(cores, int(quota)))
+    if quota is not None:
+        cores = min(cores, int(quota))
+    return max(1, int(cores * _share_of_cores))
 
 
 @lru_cache(maxsize=1)
@@ -49,7 +63,7 @@ def _cgroup_cpu_quota() -> float | None:
 def missing_memory_bytes(needed_bytes: int) -> int | None:
     """Return the available memory if less than needed; None if there is enough.
 
-    Less than a megabyte is not checked: asking the system takes longer than a query of a small graph.
+    Less than 16 MiB are not checked: asking the system takes a noticeable part of a query of a small graph.
     """
     if needed_bytes < _ALWAYS_THERE_BYTES and "GODWIT_MEMORY_BYTES" not in os.environ:
         return None
@@ -57,7 +71,7 @@ def missing_memory_bytes(needed_bytes: int) -> int | None:
     return available if needed_bytes > available else None
 
 
-_ALWAYS_THERE_BYTES = 1 << 20
+_ALWAYS_THERE_BYTES = 1 << 24
 
 
 def readable_bytes(count: float) -> str:
@@ -151,3 +165,37 @@ def cache_folder() -> Path | None:
 def dataset_mirror() -> str | None:
     """Return where data sets come from instead of their homes: ``GODWIT_DATASETS``, a URL or a folder."""
     return os.environ.get("GODWIT_DATASETS") or None
+
+
+_PROCESS_COUNTS = (
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_SIZE",
+    "PMI_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "MPI_LOCALNRANKS",
+)
+"""Variables in which launchers (Open MPI; MPICH and Intel MPI; MVAPICH) give the number of processes."""
+_PROCESS_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+
+
+def launched_rank() -> int:
+    """Return the number of this process among those that ``mpiexec`` started; 0 without a launcher."""
+    for name in _PROCESS_RANKS:
+        text = os.environ.get(name, "")
+        if text.isdecimal():
+            return int(text)
+    return 0
+
+
+def is_launched() -> bool:
+    """Return True if a launcher started this process, perhaps alone."""
+    return any(name in os.environ for name in _PROCESS_COUNTS)
+
+
+def launched_processes() -> int:
+    """Return the number of processes that ``mpiexec`` started with this one; 1 without a launcher."""
+    for name in _PROCESS_COUNTS:
+        text = os.environ.get(name, "")
+        if text.isdecimal():
+            return max(1, int(text))
+    return 1

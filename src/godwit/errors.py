@@ -164,6 +164,10 @@ class DeadWorkerError(GodwitError, RuntimeError):
     """A worker ended, or there was none, while segments were still on their way to it."""
 
 
+class ProcessError(GodwitError, RuntimeError):
+    """Processes of one MPI run do not do the same, or one of them failed; names a process."""
+
+
 class DeadlockError(GodwitError, RuntimeError):
     """All workers wait for each other; names what each of them waits for."""
 

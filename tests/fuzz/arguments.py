@@ -416,6 +416,7 @@ UNTRIED = {
     "Segment": "made by a link",
     "PlacedGraph": "made by place",
     "collectives": "functions for GPUs",
+    "distributed": "functions that several processes call alike",
     "kernel_sizing": "a function for GPUs",
     "errors": "exceptions",
     "policies": "tried through Router",

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from godwit import cache, config
+from godwit.config import launched_processes
 from godwit.errors import GodwitError
 from godwit.graph.generators.spec import is_spec, parse_spec
 
@@ -55,7 +56,8 @@ class SearchAhead:
     def __init__(self, weights: str | None) -> None:
         self._weights = weights
         self._process: Popen[bytes] | None = None
-        if weights is None or config.thread_count() == 1 or not _nothing_is_compiled():
+        alone = launched_processes() == 1 and config.thread_count() > 1
+        if weights is None or not alone or not _nothing_is_compiled():
             return
         from subprocess import DEVNULL, PIPE, Popen
 

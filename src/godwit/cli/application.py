@@ -34,6 +34,7 @@ from godwit.cli import (
     walks,
 )
 from godwit.cli.failures import PipeClosedError, UsageError, exit_status
+from godwit.cli.processes import check_launch
 from godwit.graph.generators.spec import GENERATORS, is_spec
 from godwit.io.format_names import FORMATS
 
@@ -211,6 +212,7 @@ def _godwit(
         typer.Option("--traceback", help="Show the traceback of an internal error, to report it."),
     ] = False,
 ) -> None:
+    check_launch(context.invoked_subcommand)
     if context.invoked_subcommand is None:
         text = context.get_help()
         if text:

@@ -14,12 +14,14 @@ from godwit.cli.options import GraphArgument, Option, ReadingOptions, RunOptions
 from godwit.cli.progress import Display
 from godwit.cli.query import ScoreOptions, ScoreQuery
 from godwit.cli.report import Report, integer, number
+from godwit.config import launched_processes
 from godwit.errors import InputError
 from godwit.graph.generators.spec import is_spec
 
 if TYPE_CHECKING:
     from godwit.algorithms.components.result import ComponentsResult
     from godwit.cli.outputs import Output
+    from godwit.distributed.graph import DistributedGraph
 
 EXAMPLES = """
 godwit components web.mtx.gz --top 20
@@ -199,6 +201,34 @@ class _StreamQuery(_ComponentsQuery):
         self.show_scores(report, facts, size, rate)
 
 
+def _on_processes(
+    graph: str, options: ScoreOptions, reading: ReadingOptions, timeout_s: float | None,
+    given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Find components on the processes that ``mpiexec`` has started.
+
+    :param given: options that one process alone takes; None if not given
+    """
+    from godwit.cli.processes import ProcessesQuery, components_summary, describe_components
+
+    def call(graph: DistributedGraph, progress: Any) -> Any:
+        import godwit as gw
+
+        return gw.connected_components(graph, timeout_s=timeout_s, progress=progress)
+
+    refused = [name for name, value in given.items() if value is not None]
+    ProcessesQuery(
+        "components",
+        graph,
+        options,
+        reading,
+        call,
+        describe_components,
+        components_summary,
+        refused,
+    ).answer()
+
+
 @with_options
 def components(
     graph: GraphArgument,
@@ -228,6 +258,14 @@ def components(
     :param merge: How the results of several GPUs are merged: tree, direct or auto.
     """
     name = "connected_components"
+    if launched_processes() > 1:
+        given = {
+            "--method": None if method == "auto" else method, "--rounds": rounds,
+            "--merge": None if merge == "auto" else merge, "--devices": run.devices, "--top": options.top,
+            "--stream": streaming.stream_from(graph) or None,
+        }  # fmt: skip
+        _on_processes(graph, options, reading, run.timeout, given)
+        return
     arguments = {"method": method, "rounds": rounds, "merge": merge, **run.arguments}
     if streaming.stream_from(graph):
         if options.verify and graph == "-":

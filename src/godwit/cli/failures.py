@@ -64,7 +64,8 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     except ConvergenceError as error:
         return _failed(f"{error} (--max-iterations, --tolerance)", NOT_CONVERGED)
     except GodwitError as error:
-        return _failed(str(error))
+        notes = getattr(error, "__notes__", [])  # in which process, of several
+        return _failed(" ".join([str(error), *(f"({note})" for note in notes)]))
     except Exception as error:
         if traceback:
             raise

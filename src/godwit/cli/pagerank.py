@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from godwit.cli.facts import Facts, plain
-from godwit.cli.failures import end_unconverged
+from godwit.cli.failures import NOT_CONVERGED, end_unconverged
 from godwit.cli.options import (
     ExecutionOption,
     GraphArgument,
@@ -17,9 +19,12 @@ from godwit.cli.options import (
 )
 from godwit.cli.query import ScoreOptions, ScoreQuery, rows_of_vertices
 from godwit.cli.report import integer, number
+from godwit.config import launched_processes, launched_rank
 
 if TYPE_CHECKING:
     from godwit.algorithms.pagerank.result import PageRankResult
+    from godwit.distributed.graph import DistributedGraph
+    from godwit.distributed.processes import Processes
 
 EXAMPLES = """
 godwit pagerank web.mtx.gz --top 20
@@ -55,26 +60,36 @@ class _PageRankQuery(ScoreQuery):
         return rows_of_vertices(result.graph, result.highest(count), "rank")
 
     def details(self, result: PageRankResult) -> Facts:
-        return {
-            "damping": self.arguments["damping"],
-            "tolerance": plain(self.arguments["tolerance"]),
-            "iterations": result.iterations,
-            "converged": result.converged,
-            "residual": plain(result.residual),
-        }
+        return _details(self.arguments, result)
 
     def summary(self, facts: Facts) -> tuple[str, str]:
-        state = "converged" if facts["converged"] else "NOT converged"
-        changed = (
-            ": one more iteration would change them by up to"
-            if facts["iterations"] is None
-            else f" after {integer(facts['iterations'])} iterations: the last changed them by"
-        )
-        return (
-            "ranks",
-            f"{state}{changed} {number(facts['residual'])} in sum, "
-            f"tolerance {number(facts['tolerance'])}",
-        )
+        return _summary(facts)
+
+
+def _details(arguments: dict[str, Any], result: Any) -> Facts:
+    """Return the entries of ``--json`` that describe the result."""
+    return {
+        "damping": arguments["damping"],
+        "tolerance": plain(arguments["tolerance"]),
+        "iterations": result.iterations,
+        "converged": result.converged,
+        "residual": plain(result.residual),
+    }
+
+
+def _summary(facts: Facts) -> tuple[str, str]:
+    """Return the line of the report about the iterations."""
+    state = "converged" if facts["converged"] else "NOT converged"
+    changed = (
+        ": one more iteration would change them by up to"
+        if facts["iterations"] is None
+        else f" after {integer(facts['iterations'])} iterations: the last changed them by"
+    )
+    return (
+        "ranks",
+        f"{state}{changed} {number(facts['residual'])} in sum, "
+        f"tolerance {number(facts['tolerance'])}",
+    )
 
 
 @with_options
@@ -122,9 +137,19 @@ def pagerank(
         "execution": "auto" if execution is None else execution,
         **run.arguments,
     }
+    if launched_processes() > 1:
+        given = {"--devices": run.devices, "--execution": execution, "--top": options.top}
+        _on_processes(graph, options, reading, arguments, given)
+        return
     query = _PageRankQuery("pagerank", graph, options, reading, arguments, "pagerank")
     query.check_early()
-    result = query.answer()
+    _check_converged(query.answer())
+
+
+def _check_converged(result: PageRankResult) -> None:
+    """End the command with the status of ranks that have not converged, if they have not."""
+    if not result.converged and launched_rank():  # the first process says so
+        raise typer.Exit(NOT_CONVERGED)
     if not result.converged:
         residual = f"{result.residual:.3g} in sum"
         end_unconverged(
@@ -133,3 +158,28 @@ def pagerank(
             else f"not converged after {result.iterations} iterations: the last changed the ranks by "
             f"{residual} (--max-iterations, --tolerance)"
         )
+
+
+def _on_processes(
+    graph: str, options: ScoreOptions, reading: ReadingOptions, arguments: dict[str, Any],
+    given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Compute ranks on the processes that ``mpiexec`` has started.
+
+    :param given: options that one process alone takes; None if not given
+    """
+    from godwit.cli.processes import ProcessesQuery
+
+    taken = {key: value for key, value in arguments.items() if key not in ("devices", "execution")}
+
+    def call(graph: DistributedGraph, progress: Any) -> Any:
+        import godwit as gw
+
+        return gw.pagerank(graph, progress=progress, **taken)
+
+    def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
+        return _details(arguments, result)
+
+    refused = [name for name, value in given.items() if value is not None]
+    query = ProcessesQuery("pagerank", graph, options, reading, call, describe, _summary, refused)
+    _check_converged(query.answer())

@@ -33,11 +33,13 @@ from godwit.cli.report import (
     outcome_rows,
     partition_line,
 )
+from godwit.config import launched_processes
 
 if TYPE_CHECKING:
     from godwit.algorithms.paths.result import PathResult
     from godwit.cli.outputs import Output
     from godwit.cli.progress import Display
+    from godwit.distributed.graph import DistributedGraph
 
 BFS_EXAMPLES = """
 godwit bfs web.mtx.gz --source 1 --output distances.parquet
@@ -268,6 +270,30 @@ def _print_work(report: Report, statistics: Facts) -> None:
     report.table(header, rows, title="Work-items", total=total)
 
 
+def _on_processes(
+    command: str, graph: str, options: ResultOptions, reading: ReadingOptions, sources: list[str],
+    cutoff: str | None, timeout_s: float | None, given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Search on the processes that ``mpiexec`` has started.
+
+    :param given: options that one process alone takes; None if not given
+    """
+    from godwit.cli.processes import ProcessesQuery, describe_paths, parse_source, paths_summary
+
+    def call(graph: DistributedGraph, progress: Any) -> Any:
+        import godwit as gw
+
+        return getattr(gw, command)(
+            graph, [parse_source(text, graph) for text in sources],
+            cutoff=parse_distance(cutoff, "cutoff"), timeout_s=timeout_s, progress=progress,
+        )  # fmt: skip
+
+    refused = [name for name, value in given.items() if value is not None]
+    ProcessesQuery(
+        command, graph, options, reading, call, describe_paths, paths_summary, refused
+    ).answer()
+
+
 @with_options
 def paths(
     context: typer.Context,
@@ -309,6 +335,14 @@ def paths(
     """
     command = str(context.command.name)
     where = run.arguments
+    if launched_processes() > 1:
+        given = {
+            "--target": target, "--predecessors": predecessors or None, "--devices": run.devices,
+            "--partition": partition, "--seed": seed or None, "--execution": execution, "--delta": delta,
+            "--window": window, "--ring-items": ring_items,
+        }  # fmt: skip
+        _on_processes(command, graph, options, reading, source, cutoff, run.timeout, given)
+        return
     # These import the large libraries.
     from godwit.algorithms.paths.result import check_cutoff
     from godwit.worker.options import WorkerOptions, as_execution

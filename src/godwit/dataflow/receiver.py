@@ -108,10 +108,6 @@ class Segment:
         """True if it has the last rows of its message."""
         return self.offset + self.rows == self.total
 
-    def ends_at(self, other: Segment) -> bool:
-        """Return True if another segment of the message begins where it ends."""
-        return self.offset + self.rows == other.offset
-
     def hold(self) -> Segment:
         """Keep it beyond this turn of the loop, until :meth:`release`; its buffer does not receive then."""
         self.is_held = True
@@ -664,8 +660,6 @@ class Receiver:
         link.
         """
         taken: list[Offer | MessageOffer] = []
-        run: list[Segment] = []
-        message: Message | None = None
         try:
             with self._lock:
                 if offers:
@@ -680,20 +674,13 @@ class Receiver:
                         segments = offer.claim(len(self._free))
                         if not offer.segments_left:
                             heappop(self._offers)
-                            if segments:
-                                taken.append(offer)
                         if not segments:
                             continue
+                        if not offer.segments_left:
+                            taken.append(offer)
                         for segment in segments:
                             segment.receiver, segment.slot = self, self._take_slot()
-                        if message is offer.message and run[-1].ends_at(segments[0]):
-                            run += segments
-                            continue
-                        if message is not None:
-                            self._begin(message, run)
-                        message, run = offer.message, segments
-                    if message is not None:
-                        self._begin(message, run)
+                        self._begin(offer.message, segments)
                 finally:
                     self._is_matching = False
                 if self._ended:

@@ -66,13 +66,16 @@ def seed_word(seed: int) -> np.uint64:
     return np.uint64(as_integer(seed, "seed") % 2**64)
 
 
-def random_weights(rows: Rows, low: float, high: float, seed: int) -> Array:
-    """Return weights for :meth:`Graph.with_random_weights`."""
+def random_weights(rows: Rows, low: float, high: float, seed: int, first: int = 0) -> Array:
+    """Return weights for :meth:`Graph.with_random_weights`.
+
+    :param first: the vertex of the first row, where these are rows of a part of a graph
+    """
     dtype, settings = weight_rule(low, high)
     fill = _float_weights if dtype.kind == "f" else _integer_weights
     require_memory(rows.arc_count * dtype.itemsize, "an array of weights")
     weights = np.empty(rows.arc_count, dtype)
-    arguments = (rows.offsets, rows.targets, *settings, seed_word(seed), weights)
+    arguments = (rows.offsets, rows.targets, *settings, seed_word(seed), first, weights)
     run_team(fill, *arguments, threads=thread_count_for(rows.arc_count))
     return weights
 
@@ -118,25 +121,25 @@ def _edge_word(start: Any, u: Any, v: Any) -> Any:
 @kernel
 def _integer_weights(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, low: int, span: Any, seed: Any,
-    weights: Any,
+    first: int, weights: Any,
 ) -> None:  # fmt: skip
     """Set the weight of every arc to ``low + hash % span``."""
     begin, end = row_range(rank, size, offsets)
     start = mix(seed)
     for v in range(begin, end):
         for i in range(offsets[v], offsets[v + 1]):
-            weights[i] = low + np.int64(_edge_word(start, v, np.int64(targets[i])) % span)
+            weights[i] = low + np.int64(_edge_word(start, first + v, np.int64(targets[i])) % span)
 
 
 @kernel
 def _float_weights(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, low: float, high: float,
-    last: float, seed: Any, weights: Any,
+    last: float, seed: Any, first: int, weights: Any,
 ) -> None:  # fmt: skip
     """Set the weight of every arc to ``low + (high - low) * fraction``, at most ``last``."""
     begin, end = row_range(rank, size, offsets)
     start = mix(seed)
     for v in range(begin, end):
         for i in range(offsets[v], offsets[v + 1]):
-            word = _edge_word(start, v, np.int64(targets[i]))
+            word = _edge_word(start, first + v, np.int64(targets[i]))
             weights[i] = min(low + (high - low) * unit(word), last)

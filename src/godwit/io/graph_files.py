@@ -114,7 +114,7 @@ def read(
         progress,
     )
     with open_source(path, progress) as source:
-        chosen = format_named(format) if format is not None else _recognize(source.head, options)
+        chosen = format_named(format) if format is not None else recognize(source.head, options)
         _check_options(source.path, chosen, options)
         content = chosen.read(source, options)
         if isinstance(content, ArcList) and content.unread:
@@ -147,7 +147,7 @@ def list_arcs(
     chosen = _checked_columns(columns)
     options = ReadOptions(weighted=False, columns=chosen, progress=progress, text_ids=False)
     with open_source(path, progress, STREAMED_BYTES) as source:
-        format = _recognize(source.head, options)
+        format = recognize(source.head, options)
         _check_options(source.path, format, options)
         listed = format.read(source, options) if format.lists_arcs else None
         if listed is None or isinstance(listed, Graph):
@@ -238,7 +238,7 @@ def check_ending(path: Path, *, weighted: bool) -> None:
     )
 
 
-def _recognize(head: Head, options: ReadOptions) -> Format:
+def recognize(head: Head, options: ReadOptions) -> Format:
     """Return the format of a file that begins like this. :raises FormatError: it is unknown"""
 
     def rank(name: str) -> int:

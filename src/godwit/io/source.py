@@ -98,6 +98,23 @@ class Source:
             raise FileError(f"{self.path} changed its size while it was read")
         return self._text_in_memory(buffer, count)
 
+    def text_in_file(self) -> FileText:
+        """Return the content as text that stays in the file.
+
+        :raises InputError: the file is compressed, or no regular file
+        """
+        if self._spooled is None or self.compression is not None:
+            kind = (
+                "no regular file"
+                if self.compression is None
+                else f"compressed ({self.compression})"
+            )
+            raise InputError(
+                f"{self.path} is {kind}, and a part of it cannot be read alone: decompress it, or write a "
+                ".godwit file with godwit.write (command line: godwit convert)"
+            )
+        return FileText(self.path, self._spooled, self._size)
+
     def content(self) -> Array:
         """Return the content (uint8, read-only); mapped from the file if that is not compressed."""
         if self._held is not None:

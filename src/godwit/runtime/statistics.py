@@ -57,6 +57,12 @@ class RunStatistics:
         its end, of a step program all along
     :param busy_share: (devices) share of a GPU's time in which its blocks did not wait for others
     :param item_bytes: size of an item that GPUs send
+    :param processes: number of processes that computed together
+    :param supersteps: of several processes: number of times that they met
+    :param messages: (processes, processes): messages from process i to j, headers included; None of one
+        process without MPI
+    :param message_bytes: (processes, processes): bytes of these messages
+    :param waiting_s: (processes): seconds in which a process waited for messages
     """
 
     devices: tuple[str, ...]
@@ -78,6 +84,11 @@ class RunStatistics:
     frontier_bytes: int | None = None
     busy_share: Array | None = None
     item_bytes: int | None = None
+    processes: int = 1
+    supersteps: int | None = None
+    messages: Array | None = None
+    message_bytes: Array | None = None
+    waiting_s: Array | None = None
 
     def __post_init__(self) -> None:
         self.begin_on(self.devices)

@@ -19,7 +19,7 @@ from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.first_gpu import Outcome
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_vertices
-from godwit.supersteps.run import STEP, StepPlan
+from godwit.supersteps.run import STEP, THREADS, StepPlan
 
 _LEAST_BYTES = 8
 """Size of the smallest buffer: one of no bytes has no address."""
@@ -56,6 +56,7 @@ class OneGpuPlan(StepPlan[StepPlacement]):
 
     :param arguments: dtype of the kernel's ``Arguments``
     :param owner: the plans that share arrays: those of one algorithm
+    :param threads: of a block, if the options do not say
     :ivar struct: the arguments
     :ivar seconds: times of the latest query by phase; the first one is told what it took to make the plan
     """
@@ -67,8 +68,9 @@ class OneGpuPlan(StepPlan[StepPlacement]):
         arguments: np.dtype[Any],
         gpu: GpuOptions,
         owner: str,
+        threads: int = THREADS,
     ) -> None:
-        super().__init__(placement, prepared.source, np.zeros(1, arguments), gpu)
+        super().__init__(placement, prepared.source, np.zeros(1, arguments), gpu, threads=threads)
         (self.part,) = placement.parts
         self.struct: Any = self.arguments[0]
         self.seconds: dict[str, float] = {}

@@ -175,7 +175,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
             )
             for part in self.parts
         ]
-        require_room(self.indexes, missing, memory.free_memory_bytes)
+        if any(missing):  # the driver takes its time to tell how much is free
+            require_room(self.indexes, missing, memory.free_memory_bytes)
         for array, nbytes in needs:
             for part in self.parts:
                 array.room(part, nbytes[part.device])

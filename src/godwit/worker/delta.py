@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.worker.program import VertexProgram
 
@@ -28,12 +29,21 @@ def choose_delta(program: VertexProgram, graph: Graph) -> float:
     """
     if program.priority is None or graph.arc_count == 0:
         return 1.0
-    delta = _FACTOR * _typical_length(program, graph) / _mean_degree(graph)
+    length, degree = _typical_length(program, graph), _mean_degree(graph)
+    return delta_for(length, degree, integers=program.dtype.kind in "iu")
+
+
+def delta_for(length: float, degree: float, *, integers: bool) -> float:
+    """Return a width of priority buckets.
+
+    :param length: by how much priorities typically grow along an arc
+    :param degree: mean degree of the vertices that have arcs
+    :param integers: True if priorities are integers
+    """
+    delta = _FACTOR * length / degree if degree else 1.0
     if not (math.isfinite(delta) and delta > 0):
         return 1.0
-    if program.dtype.kind in "iu":
-        return max(1.0, delta)
-    return delta
+    return max(1.0, delta) if integers else delta
 
 
 def choose_gpu_window(
@@ -81,17 +91,18 @@ def _typical_length(program: VertexProgram, graph: Graph) -> float:
     """Return by how much priorities typically grow along an arc."""
     if not _is_weighted(program, graph):
         return 1.0
-    return float(graph.cached("typical_weight", lambda: _typical_weight(graph)))
+    assert graph.weights is not None
+    weights = graph.weights
+    return float(graph.cached("typical_weight", lambda: typical_weight(weights)))
 
 
-def _typical_weight(graph: Graph) -> float:
+def typical_weight(weights: Array) -> float:
     """Return the geometric mean of a sample of the weights that are not zero.
 
     Between two values that differ much it lies in the middle of their logarithms, where neither a median
     nor a mean does.
     """
-    assert graph.weights is not None
-    sample = graph.weights[:: max(1, len(graph.weights) // _SAMPLED_ARCS)].astype(np.float64)
+    sample = weights[:: max(1, len(weights) // _SAMPLED_ARCS)].astype(np.float64)
     positive = np.abs(sample[np.isfinite(sample) & (sample != 0)])
     if len(positive) == 0:
         return 1.0

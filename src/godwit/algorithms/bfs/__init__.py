@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.paths.result import PathResult, check_query
+from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -245,6 +246,7 @@ def _result(
     )  # fmt: skip
 
 
+@or_distributed("godwit.algorithms.bfs.distributed")
 @public
 def bfs(
     graph: GraphArgument,

@@ -116,7 +116,7 @@ _MARK_THREADS = 32
 # Smaller frontiers of fewer arcs are followed by one thread: a barrier would cost more than help gains.
 _TEAM_ARCS = 100_000
 # Cost of a vertex in a bottom-up sweep, in arcs followed top-down.
-_SWEEP_ARCS_PER_VERTEX = 4
+SWEEP_ARCS_PER_VERTEX = 4
 # Graphs of fewer arcs are searched by one thread, which takes a millisecond at most. Waking a second
 # one gains a third of that where it gets a core of its own, and loses as much where it does not.
 _ALONE_GRAPH_ARCS = 500_000
@@ -195,7 +195,7 @@ def bfs_on_cpu(
             int(graph.out_degree().max(initial=0)),
             _TEAM_ARCS,
             int(_MARK_ARCS_PER_VERTEX * n * max(1, threads / _MARK_THREADS)),
-            _SWEEP_ARCS_PER_VERTEX,
+            SWEEP_ARCS_PER_VERTEX,
             -1 if target is None else int(target),
             UNREACHED - 1 if cutoff is None else int(min(cutoff, UNREACHED - 1)),
             int(alpha) if reverse is not None else 0,
@@ -305,7 +305,7 @@ def _report(rank: int, shared: Any, reached: int, reached_arcs: int) -> None:
     shared[RESULTS + 8 * rank + REACHED_ARCS] = reached_arcs
 
 
-def _row(offsets: Any, targets: Any, queue: Any, i: int, tail: int) -> tuple[int, int]:
+def queued_row(offsets: Any, targets: Any, queue: Any, i: int, tail: int) -> tuple[int, int]:
     """Return begin and end of the row of a queued vertex; prefetch a later row."""
     prefetch(targets, offsets[at(queue[at(min(i + _DISTANCE_AHEAD, tail - 1))])])
     v = queue[at(i)]
@@ -330,7 +330,7 @@ def expand(
         if begin == end:
             break
         for i in range(head + begin, head + end):
-            first, last = _row(offsets, targets, queue, i, tail)
+            first, last = queued_row(offsets, targets, queue, i, tail)
             followed += last - first
             for arc in range(first, last):
                 u = targets[at(arc)]
@@ -383,7 +383,7 @@ def mark(
         if begin == end:
             break
         for i in range(head + begin, head + end):
-            first, last = _row(offsets, targets, queue, i, tail)
+            first, last = queued_row(offsets, targets, queue, i, tail)
             followed += last - first
             for arc in range(first, last):
                 u = np.int64(targets[at(arc)])

@@ -378,7 +378,7 @@ class _LevelsRun:
 
         def run(whole: Any) -> Outcome:
             with whole.held():
-                steps = GpuSteps(whole, scores, loops, self.seed, gpu, poll)
+                steps = GpuSteps(whole, scores, loops, self.seed, gpu, poll, self.options.location)
                 label, maps = self.find(steps)
                 if poll is not None:
                     poll.before = steps.visits

@@ -2,8 +2,10 @@
 //
 // Names that occur are numbered in ascending order, as on the CPU; the order of arcs in rows, and of rows in
 // memory, is any. Arcs of the members of a new vertex are summed up by target: with up to WARP_ARCS of them in a
-// hash table of a warp, with more in one of a block. The largest have tables in global memory, which are filled
-// by visits of all arcs, with a slot for each vertex that has arcs where that takes less than a hash table.
+// hash table of a warp, with more in one of a block. The *big* ones have tables in global memory, with a slot for
+// each vertex that has arcs where that takes less than a hash table. Their members are visited one vertex after the
+// other, so the tables that are in use at a time are near. Arcs between the MOST_HUGE first of the largest, of which
+// there are most, are added up in shared memory first.
 #pragma once
 
 #include "algorithms/communities/moves.cuh"
@@ -26,6 +28,11 @@ struct Aggregation : Level {
         amount = shared.written;
         __syncthreads();
         return amount;
+    }
+
+    // Slots of a table with a slot for each vertex that has arcs.
+    __device__ __forceinline__ u32 dense_slots() const {
+        return (load_relaxed(&arguments.counters->dense) + WARP - 1) / WARP * WARP;
     }
 
     __device__ __forceinline__ void team_mark() const {
@@ -79,8 +86,9 @@ struct Aggregation : Level {
         });
         if (team.thread() == 0) {
             LevelCounters &counters = *arguments.counters;
-            counters.bigs = counters.arcs = counters.longest = 0;
-            counters.hubs = counters.members = counters.dense = counters.blocks = 0;
+            counters.bigs = counters.arcs = counters.longest = counters.chunks = 0;
+            counters.members = counters.blocks = counters.huge = counters.big_members = 0;
+            counters.dense = MOST_HUGE;
         }
     }
     __device__ __forceinline__ void team_count_members() const {
@@ -100,7 +108,14 @@ struct Aggregation : Level {
         team_each_lane(arguments.above_count, [&](u32 c, bool is_there) {
             const u64 arcs = is_there ? arguments.room[c] : 0;
             const bool is_big = is_long(arcs);
-            const u32 place = warp_place(&counters.dense, __ballot_sync(FULL_WARP, arcs > 0));
+            u32 place = NO_LABEL;
+            if (is_big && slots_for(arcs) >= arguments.above_count + MOST_HUGE + WARP)
+                place = atomicAdd(&counters.huge, 1u);
+            const bool is_huge = place < MOST_HUGE;
+            __syncwarp();
+            const u32 other =
+                warp_place(&counters.dense, __ballot_sync(FULL_WARP, arcs > 0 && !is_huge));
+            if (!is_huge) place = other;
             if (arcs > 0) {
                 arguments.dense[c] = place;
                 arguments.sparse[place] = c;
@@ -122,15 +137,18 @@ struct Aggregation : Level {
     // The rows of the largest begin where there is room for all that they may have.
     __device__ __forceinline__ void team_place_bigs() const {
         LevelCounters &counters = *arguments.counters;
-        const u64 dense = load_relaxed(&counters.dense);
+        const u64 dense = dense_slots();
         team_each(arguments.above_count, [&](u32 c) {
             const u64 arcs = arguments.room[c];
             if (!is_long(arcs)) return;
-            const u64 slots =
-                min(static_cast<u64>(slots_for(arcs)), (dense + WARP - 1) / WARP * WARP);
+            const u64 slots = min(static_cast<u64>(slots_for(arcs)), dense);
             const u64 before = atomicAdd(&counters.bigs, (1ull << BIG_SLOT_BITS) + slots);
             const u32 number = static_cast<u32>(before >> BIG_SLOT_BITS);
-            arguments.bigs[number] = Big{before & ((1ull << BIG_SLOT_BITS) - 1), slots, c};
+            // Their members lie at the end.
+            const u32 members = arguments.member_counts[c];
+            const u32 end = arguments.count - atomicAdd(&counters.big_members, members);
+            arguments.bigs[number] =
+                Big{before & ((1ull << BIG_SLOT_BITS) - 1), slots, c, end - members};
             arguments.member_ends[c] = number;
             const i64 begin = static_cast<i64>(atomicAdd(&counters.arcs, min(arcs, dense)));
             arguments.above_begins[c] = arguments.above_ends[c] = begin;
@@ -140,8 +158,10 @@ struct Aggregation : Level {
     __device__ __forceinline__ void team_list_members() const {
         team_each(arguments.count, [&](u32 v) {
             const u32 c = arguments.map[v];
-            if (row_of(v).arcs == 0 || is_long(arguments.room[c])) return;
-            arguments.members[atomicAdd(arguments.member_ends + c, 1u)] = v;
+            if (row_of(v).arcs == 0) return;
+            u32 *end = arguments.member_ends + c;
+            if (is_long(arguments.room[c])) end = &arguments.bigs[*end].member_end;
+            arguments.members[atomicAdd(end, 1u)] = v;
         });
         const u64 slots = arguments.counters->bigs & ((1ull << BIG_SLOT_BITS) - 1);
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
@@ -201,8 +221,8 @@ struct Aggregation : Level {
 
     __device__ __forceinline__ void warp_join(const SumTable &table, u32 c, u64 arcs) const {
         const u32 lane = lane_id();
-        const SumTable part{table.keys, table.sums, slots_for(arcs) - 1};
-        for (u32 slot = lane; slot <= part.mask; slot += WARP) part.clear(slot);
+        const SumTable part{table.keys, table.sums, slots_for(arcs)};
+        for (u32 slot = lane; slot < part.slots; slot += WARP) part.clear(slot);
         __syncwarp();
         const u32 end = arguments.member_ends[c];
         u32 added = 0;
@@ -216,7 +236,7 @@ struct Aggregation : Level {
             thread_begin_row(c, place, added);
         }
         place = __shfl_sync(FULL_WARP, place, 0);
-        for (u32 slot = lane; slot <= part.mask; slot += WARP) {
+        for (u32 slot = lane; slot < part.slots; slot += WARP) {
             const u32 d = load_system(part.keys + slot);
             const u32 votes = __ballot_sync(FULL_WARP, d != NO_LABEL);
             if (d != NO_LABEL)
@@ -273,8 +293,8 @@ struct Aggregation : Level {
     __device__ __forceinline__ void block_join(u32 c) const {
         Sum *sums = reinterpret_cast<Sum *>(bytes);
         const SumTable table{reinterpret_cast<u32 *>(sums + arguments.block_slots), sums,
-                             slots_for(arguments.room[c]) - 1};
-        for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) table.clear(slot);
+                             slots_for(arguments.room[c])};
+        for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) table.clear(slot);
         __syncthreads();
         const u32 end = arguments.member_ends[c];
         u32 added = 0;
@@ -288,7 +308,7 @@ struct Aggregation : Level {
             shared.written = 0;
         }
         __syncthreads();
-        for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) {
+        for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) {
             const u32 d = load_system(table.keys + slot);
             const u32 place = warp_place(&shared.written, __ballot_sync(FULL_WARP, d != NO_LABEL));
             if (d != NO_LABEL) write_arc(shared.begin + place, d, load_system(table.sums + slot));
@@ -302,8 +322,7 @@ struct Aggregation : Level {
     __device__ __forceinline__ void team_write_bigs() const {
         const u64 bigs = arguments.counters->bigs;
         const u64 slots = bigs & ((1ull << BIG_SLOT_BITS) - 1);
-        const u32 dense = arguments.counters->dense,
-                  count = static_cast<u32>(bigs >> BIG_SLOT_BITS);
+        const u32 count = static_cast<u32>(bigs >> BIG_SLOT_BITS);
         for (u64 first = team.warp() * WARP; first < slots; first += team.warps() * WARP) {
             u32 low = 0,
                 high = count - 1;  // the last table that begins at the first slot or before
@@ -380,26 +399,27 @@ struct Aggregation : Level {
     }
 };
 
-// The visitor of all rows that adds the arcs of the largest communities to their tables. Sums that many arcs are
-// added to are collected in shared memory: a place of `kept` belongs to the first slot that asks for it.
+// The visitor of rows that adds the arcs of big communities to their tables. `kept` has the sums of pairs of huge ones.
 struct AddBigs {
     const Aggregation &level;
     bool enters;
-    u32 dense;
-    SumTable kept;
+    u32 dense_slots;
+    Sum *kept;
 
-    __device__ __forceinline__ void add(u64 slot, Sum weight) const {
-        const u32 place = static_cast<u32>(slot) & kept.mask;
-        if (slot < NO_LABEL) {
-            u32 there = load_system(kept.keys + place);
-            if (there == NO_LABEL)
-                there = atomicCAS(kept.keys + place, NO_LABEL, static_cast<u32>(slot));
-            if (there == NO_LABEL || there == static_cast<u32>(slot)) {
-                atomicAdd(kept.sums + place, weight);
-                return;
-            }
+    __device__ __forceinline__ void add(u32 from, u32 to, Sum weight) const {
+        const Arguments &arguments = level.arguments;
+        const Big big = arguments.bigs[arguments.member_ends[from]];
+        if (big.slots < dense_slots) {
+            const SumTable table{arguments.big_keys + big.begin, arguments.big_sums + big.begin,
+                                 static_cast<u32>(big.slots)};
+            table.add(to, weight);
+            return;
         }
-        atomicAdd(level.arguments.big_sums + slot, weight);
+        const u32 tail = arguments.dense[from], head = arguments.dense[to];
+        if (tail < MOST_HUGE && head < MOST_HUGE)
+            atomicAdd(kept + tail * MOST_HUGE + head, weight);
+        else
+            atomicAdd(arguments.big_sums + big.begin + head, weight);
     }
 
     template <u32 ARCS>
@@ -422,14 +442,7 @@ struct AddBigs {
             if (from[i] == to[i]) continue;
             const Sum weight = weights ? weights[arcs[i]] : Sum(1);
             if (!weight) continue;
-            const Big big = arguments.bigs[arguments.member_ends[from[i]]];
-            if (big.slots >= dense) {
-                add(big.begin + arguments.dense[to[i]], weight);
-            } else {
-                const SumTable table{arguments.big_keys + big.begin, arguments.big_sums + big.begin,
-                                     static_cast<u32>(big.slots - 1)};
-                table.add(to[i], weight);
-            }
+            add(from[i], to[i], weight);
         }
     }
 };
@@ -448,8 +461,8 @@ __device__ __forceinline__ void Aggregation::team_join() const {
     u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) + arguments.block_slots);
     const SumTable table{keys + warp_id() * WARP_SLOTS, sums, 0};
     const u32 dense = arguments.counters->dense;
-    team_each_lane(dense, [&](u32 place, bool is_there) {
-        const u32 c = is_there ? arguments.sparse[place] : 0;
+    team_each_lane(dense - MOST_HUGE, [&](u32 number, bool is_there) {
+        const u32 c = is_there ? arguments.sparse[MOST_HUGE + number] : 0;
         const u64 arcs = is_there ? arguments.room[c] : 0;
         warp_join_tiny(table, c, is_there && arcs <= LIST_ARCS);
         u32 larger = __ballot_sync(FULL_WARP, arcs > LIST_ARCS && arcs <= WARP_ARCS);
@@ -461,18 +474,23 @@ __device__ __forceinline__ void Aggregation::team_join() const {
         }
     });
     if (arguments.counters->bigs == 0) return;
-    const SumTable kept{keys, reinterpret_cast<Sum *>(bytes), arguments.block_slots - 1};
+    Sum *kept = reinterpret_cast<Sum *>(bytes);
+    constexpr u32 PAIRS = MOST_HUGE * MOST_HUGE;
     __syncthreads();
-    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) kept.clear(place);
+    for (u32 pair = threadIdx.x; pair < PAIRS; pair += blockDim.x) kept[pair] = 0;
     __syncthreads();
-    const auto is_big = [&](u32 v) { return is_long(arguments.room[arguments.map[v]]); };
-    team_visit_arcs(false, AddBigs{*this, false, dense, kept}, is_big);
+    const AddBigs out{*this, false, dense_slots(), kept}, in{*this, true, dense_slots(), kept};
+    const u32 *rows = arguments.members + (arguments.count - arguments.counters->big_members);
+    const u64 count = arguments.counters->big_members;
+    team_visit_rows(false, count, [&](u32 i) { return rows[i]; }, out);
     if (ONE_WAY && arguments.in_begins)
-        team_visit_arcs(true, AddBigs{*this, true, dense, kept}, is_big);
+        team_visit_rows(true, count, [&](u32 i) { return rows[i]; }, in);
     __syncthreads();
-    for (u32 place = threadIdx.x; place <= kept.mask; place += blockDim.x) {
-        const u32 slot = load_system(kept.keys + place);
-        if (slot != NO_LABEL) atomicAdd(arguments.big_sums + slot, load_system(kept.sums + place));
+    for (u32 pair = threadIdx.x; pair < PAIRS; pair += blockDim.x) {
+        if (kept[pair] == 0) continue;
+        const u32 from = arguments.sparse[pair / MOST_HUGE];
+        const Big big = arguments.bigs[arguments.member_ends[from]];
+        atomicAdd(arguments.big_sums + big.begin + pair % MOST_HUGE, kept[pair]);
     }
 }
 
@@ -497,7 +515,7 @@ __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u
         case JOIN_END:
             state[ARCS] = load_relaxed(&counters.arcs);
             state[LONGEST] = load_relaxed(&counters.longest);
-            state[LONG_ROWS] = load_relaxed(&counters.hubs);
+            state[LONG_CHUNKS] = load_relaxed(&counters.chunks);
             return STOP;
     }
     return phase + 1;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,16 +16,15 @@ from godwit.algorithms.communities.cuda_summary import (
 from godwit.algorithms.communities.levels import LABEL_CLASSES, class_count, first_word
 from godwit.arrays import ResultLocation
 from godwit.graph.facts import in_offsets
-from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
-from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.one_gpu import OneGpuPlan, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.run import (
     ROWS,
     STAGE,
     STEP,
-    StepPlan,
     left_rows_bytes,
     point_rows,
     state_words,
@@ -76,8 +74,8 @@ class Phase(IntEnum):
 
     (
         LABEL_BEGIN, LABEL_COUNT, LABEL_LIST, LABEL_DECIDE, LABEL_ADD, LABEL_CHOOSE, LABEL_TAKE,
-        LABEL_LINK, LABEL_LINKED, LABEL_SPLIT, LABEL_FLATTEN, LABEL_NAME,
-    ) = range(12)  # fmt: skip
+        LABEL_LINK, LABEL_LINKED, LABEL_SPLIT, LABEL_NAME,
+    ) = range(11)  # fmt: skip
 
 
 class Word(IntEnum):
@@ -127,18 +125,6 @@ def source(id_dtype: Any, *, weighted: bool, cdlp: bool) -> str:
     return flags + text
 
 
-class _LabelArrays:
-    """The arrays of label propagation, kept on the device between queries."""
-
-    names = (
-        "label", "chosen", "order", "active", "parent", "firsts", "chunks", "arena_keys", "arena_sums",
-        "parts", "long_rows", "counters",
-    )  # fmt: skip
-
-    def __init__(self, placement: StepPlacement) -> None:
-        self.of = {name: DeviceArray(placement) for name in self.names}
-
-
 def labels_on_gpu(
     placement: StepPlacement,
     weighted: bool,
@@ -156,15 +142,13 @@ def labels_on_gpu(
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     """
     require_short_labels(placement)
-    seconds: dict[str, float] = {}
     with placement.held():
         plan = placement.plan(
-            ("labels", gpu, weighted, cdlp),
-            lambda: _LabelPlan(placement, weighted, cdlp, gpu, seconds),
+            ("labels", gpu, weighted, cdlp), lambda: _LabelPlan(placement, weighted, cdlp, gpu)
         )
         state = state_words([first_word(seed), iterations])
-        seconds["kernel"] = plan.run(state, phase=Phase.LABEL_BEGIN, poll=poll)
-        control = plan.controls()[0]
+        control = plan.ask(state, phase=Phase.LABEL_BEGIN, poll=poll)
+        seconds = plan.seconds
         visited = int(control["run_counts"][Count.VISITED])
         if cdlp:  # the one list serves all iterations, in which vertices without arcs stay
             visited = placement.vertex_count * iterations
@@ -172,56 +156,46 @@ def labels_on_gpu(
         if poll is not None:
             poll.before += visited
         communities = CommunitySummary(placement, gpu, poll, weighted=weighted)
-        summary = communities.number(plan.arrays.of["label"], location, named=cdlp)
+        summary = communities.number(plan.array("label"), location, named=cdlp)
     for phase, taken in communities.seconds.items():
         name = "summary" if phase in ("kernel", "sort") else phase
         seconds[name] = seconds.get(name, 0.0) + taken
     return LabelOutcome(summary, visited, supersteps, seconds)
 
 
-class _LabelPlan(StepPlan[StepPlacement]):
-    """Label propagation in a placement on one device.
-
-    :param seconds: gets the time of making rows, and of loading the kernel
-    """
+class _LabelPlan(OneGpuPlan):
+    """Label propagation in a placement on one device."""
 
     def __init__(
-        self, placement: StepPlacement, weighted: bool, cdlp: bool, gpu: GpuOptions,
-        seconds: dict[str, float],
-    ) -> None:  # fmt: skip
-        begin = perf_counter()
+        self, placement: StepPlacement, weighted: bool, cdlp: bool, gpu: GpuOptions
+    ) -> None:
         text = source(placement.id_dtype, weighted=weighted, cdlp=cdlp)
-        compile_meanwhile(placement.indexes[0], text)
         directed = placement.stored_direction("in", weighted=weighted) == "in"
-        (out_rows,) = placement.rows("out", weighted)
-        (in_rows,) = placement.rows("in", weighted) if directed else (out_rows,)
-        (vertices,) = placement.vertices()
-        seconds["rows"] = perf_counter() - begin
-        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
-        seconds["compile"] = self.compile_s
-        self.arrays = placement.kept(_LabelArrays)
-        (part,) = placement.parts
+        with compiling(placement, text) as prepared:
+            (out_rows,) = placement.rows("out", weighted)
+            (in_rows,) = placement.rows("in", weighted) if directed else (out_rows,)
+            (vertices,) = placement.vertices()
+        super().__init__(placement, prepared, ARGUMENTS, gpu, "labels")
         key_bytes, sum_bytes = (4, 8) if weighted else (8, 0)
         slot_bytes = key_bytes + sum_bytes
         self.shared_bytes = _WARP_SLOTS * (self._threads // 32) * slot_bytes
-        blocks = self.blocks_with(part.device, self.shared_bytes)
+        blocks = self.blocks_with(self.part.device, self.shared_bytes)
         chunks, arena_chunks = _long_chunks(placement, directed, slot_bytes)
         n = placement.capacity
-        sizes = {
-            **dict.fromkeys(("label", "chosen", "order", "parent"), 4 * n),
-            "active": n + 4,
-            "firsts": 4 * _MOST_BINS * blocks,
-            "chunks": 4 * n if chunks else 0,
-            "arena_keys": key_bytes * _CHUNK_SLOTS * arena_chunks,
-            "arena_sums": sum_bytes * _CHUNK_SLOTS * arena_chunks,
-            "parts": _PART_BYTES * chunks,
-            "long_rows": left_rows_bytes("mixed", out_rows, n),
-            "counters": _COUNTERS_BYTES,
-        }
-        placement.reserve(
-            *((self.arrays.of[name], [max(8, nbytes)]) for name, nbytes in sizes.items())
+        self.allocate(
+            {
+                **dict.fromkeys(("label", "chosen", "order", "parent"), 4 * n),
+                "active": n + 4,
+                "firsts": 4 * _MOST_BINS * blocks,
+                "chunks": 4 * n if chunks else 0,
+                "arena_keys": key_bytes * _CHUNK_SLOTS * arena_chunks,
+                "arena_sums": sum_bytes * _CHUNK_SLOTS * arena_chunks,
+                "parts": _PART_BYTES * chunks,
+                "long_rows": left_rows_bytes("mixed", out_rows, n),
+                "counters": _COUNTERS_BYTES,
+            }
         )
-        struct = self.arguments[0]
+        struct = self.struct
         point_rows(struct["out"], out_rows)
         point_rows(struct["in"], in_rows)
         if weighted:
@@ -230,8 +204,6 @@ class _LabelPlan(StepPlan[StepPlacement]):
             struct["out_weights"] = out_rows.weights.pointer
             struct["in_weights"] = in_rows.weights.pointer
         struct["vertices"] = vertices.pointer
-        for name in sizes:
-            struct[name] = self.arrays.of[name][part].pointer
         arcs = out_rows.arcs + (in_rows.arcs if directed else 0)
         struct["classes"] = 1 if cdlp else class_count(placement.vertex_count, arcs, LABEL_CLASSES)
         struct["arena_chunks"], struct["is_directed"] = arena_chunks, directed

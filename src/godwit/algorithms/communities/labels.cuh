@@ -15,12 +15,11 @@
 // wait for one slot. Sums are integers, and the best label is a maximum in a total order: no schedule of threads
 // changes it.
 //
-// In the end, union-find within communities divides those that are not connected. parent[v] <= v. LABEL_LINK
-// gives each vertex a parent among its first neighbours, without atomics, so that few arcs join trees later.
+// In the end, union-find divides communities that are not connected (connected.cuh).
 #pragma once
 
-#include "runtime/cuda/include/hashing.cuh"
-#include "runtime/cuda/include/schedule.cuh"
+#include "algorithms/communities/connected.cuh"
+#include "algorithms/communities/listing.cuh"
 
 constexpr u32 TINY_ARCS = 8;
 constexpr u32 WARP_SLOTS = 512;                  // of a warp's table
@@ -28,11 +27,9 @@ constexpr u32 WARP_ARCS = WARP_SLOTS / 2;        // of rows that a warp visits
 constexpr u32 ROW_CHUNK_ARCS = 256;              // of a long row
 constexpr u32 CHUNK_SLOTS = 2 * ROW_CHUNK_ARCS;  // of its table, for each chunk
 constexpr u32 MOST_CLASSES = 64;
-constexpr u32 KINDS = 3;
-constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
-constexpr u32 LINK_ARCS = 4;  // neighbours that may become parents
-constexpr u32 NO_LABEL = 0xffffffffu;
-constexpr u32 NO_CLASS = 0xffffffffu;
+// Kinds of rows, the longest first, of which ROW_LONG is the first.
+enum RowKind : u32 { ROW_WARP = 1, ROW_TINY, KINDS };
+using VertexLists = Lists<MOST_CLASSES, KINDS>;
 
 enum LabelPhase : u32 {
     LABEL_BEGIN,
@@ -42,26 +39,16 @@ enum LabelPhase : u32 {
     LABEL_ADD,     // the next batch of long rows
     LABEL_CHOOSE,  // the best of the parts of their tables
     LABEL_TAKE,
-    LABEL_LINK,     // to parents among the first neighbours
-    LABEL_LINKED,   // find roots
-    LABEL_SPLIT,    // join the ends of arcs within communities
-    LABEL_FLATTEN,  // find roots
-    LABEL_NAME      // replace labels by roots
+    LABEL_LINK,    // to parents among the first neighbours
+    LABEL_LINKED,  // find roots
+    LABEL_SPLIT,   // join the ends of arcs within communities
+    LABEL_NAME     // replace labels by roots
 };
 
 // Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows.
 enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END };
 
 enum LabelCount : u32 { VISITED, MOVES };
-
-// Kinds of rows, the longest first.
-enum RowKind : u32 { ROW_LONG, ROW_WARP, ROW_TINY };
-
-struct LabelCounters {
-    u64 long_rows[MOST_CLASSES];  // rows << 32 | chunks
-    u32 bins[2][MOST_BINS];       // listed vertices, by parity of the round
-    u32 ends[MOST_BINS];          // of bins in `order`
-};
 
 using Sum = WeightSum;   // u32 without weights
 using Slot = TableSlot;  // u32 with weights, u64 without
@@ -88,13 +75,13 @@ struct Arguments {
     u32 *order;   // positions
     u8 *active;   // by position, in whole words
     u32 *parent;  // by position
-    u32 *firsts;  // by block and bin: first place of the block's vertices
-    u32 *chunks;  // by place, of long rows: the first chunk among those of the class
+    u32 *firsts;  // as in Lists
+    u32 *chunks;
     Slot *arena_keys;
     Sum *arena_sums;  // of weights
     LongPart *parts;  // by chunk of the class
     Schedule::Row *long_rows;
-    LabelCounters *counters;
+    ListCounters<MOST_CLASSES, KINDS> *counters;
     u64 arena_chunks;
     u32 classes;
     u32 is_directed;
@@ -177,11 +164,6 @@ struct LabelTable {
     }
 };
 
-// Return the number of slots of a table for a row, of which at most half are taken.
-__device__ __forceinline__ u32 slots_for(u64 arcs) {
-    return static_cast<u32>((2 * arcs + WARP - 1) / WARP * WARP);
-}
-
 __device__ __forceinline__ Sum warp_total(Sum amount) {
     if constexpr (WEIGHTED)
         return lanes_sum(amount);
@@ -189,54 +171,16 @@ __device__ __forceinline__ Sum warp_total(Sum amount) {
         return __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
 }
 
-__device__ __forceinline__ u32 end_of_bin(const Arguments &arguments, u32 bin) {
-    return load_relaxed(arguments.counters->ends + bin);
+__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
+    return VertexLists{arguments.counters,
+                       arguments.active,
+                       arguments.firsts,
+                       arguments.chunks,
+                       static_cast<u64>(arguments.stage.owned),
+                       arguments.classes};
 }
 
-__device__ __forceinline__ u32 begin_of_bin(const Arguments &arguments, u32 bin) {
-    return bin ? end_of_bin(arguments, bin - 1) : 0;
-}
-
-// The vertices of a class, in units of a warp: chunks of long rows, rows, and groups of tiny rows.
-struct ClassUnits {
-    u32 begins[KINDS + 1] = {};  // places
-    u32 chunk = 0;               // the first one
-    u32 chunks = 0;
-
-    __device__ __forceinline__ u32 rows(u32 kind) const { return begins[kind + 1] - begins[kind]; }
-    __device__ __forceinline__ void leave_short_rows() {
-        begins[ROW_TINY] = begins[KINDS] = begins[ROW_WARP];
-    }
-    __device__ __forceinline__ u64 units() const {
-        return static_cast<u64>(chunks) + rows(ROW_WARP) + (rows(ROW_TINY) + WARP - 1) / WARP;
-    }
-};
-
-// The units of a class with all of its chunks, if it is one.
-__device__ __forceinline__ ClassUnits units_of(const Arguments &arguments, u32 which) {
-    ClassUnits units;
-    if (which == NO_CLASS) return units;
-    for (u32 kind = 0; kind <= KINDS; kind++)
-        units.begins[kind] = begin_of_bin(arguments, which * KINDS + kind);
-    units.chunks = static_cast<u32>(load_relaxed(arguments.counters->long_rows + which));
-    return units;
-}
-
-// The first chunk of a long row, by its number among those of its class, or the end of all chunks.
-__device__ __forceinline__ u32 chunk_of(const Arguments &arguments, const ClassUnits &all,
-                                        u64 row) {
-    if (row >= all.rows(ROW_LONG)) return all.chunks;
-    return load_relaxed(arguments.chunks + all.begins[ROW_LONG] + row);
-}
-
-// Leave the chunks of some long rows alone.
-__device__ __forceinline__ ClassUnits batch_of(const Arguments &arguments, ClassUnits units,
-                                               const u64 *state) {
-    const u32 begin = chunk_of(arguments, units, state[LONG_BEGIN]);
-    units.chunks = chunk_of(arguments, units, state[LONG_END]) - begin;
-    units.chunk = begin;
-    return units;
-}
+using Units = VertexLists::Units;
 
 // The arcs of a vertex, in-arcs behind out-arcs.
 struct RowArcs {
@@ -251,6 +195,7 @@ struct Labels {
     const Team &team;
     StepBlock &block;
 
+    __device__ __forceinline__ VertexLists lists() const { return lists_of(arguments); }
     __device__ __forceinline__ u64 arcs_of(u32 v) const {
         u64 arcs = arguments.out.offsets[v + 1] - arguments.out.offsets[v];
         if (arguments.is_directed) arcs += arguments.in.offsets[v + 1] - arguments.in.offsets[v];
@@ -258,7 +203,7 @@ struct Labels {
     }
     __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
         if (arcs <= TINY_ARCS) return ROW_TINY;
-        return arcs <= WARP_ARCS ? ROW_WARP : ROW_LONG;
+        return arcs <= WARP_ARCS ? ROW_WARP : static_cast<RowKind>(ROW_LONG);
     }
     static __device__ __forceinline__ u32 chunks_of(u64 arcs) {
         return static_cast<u32>((arcs + ROW_CHUNK_ARCS - 1) / ROW_CHUNK_ARCS);
@@ -412,16 +357,9 @@ struct Labels {
         return LabelTable{arguments.arena_keys, arguments.arena_sums, 0};
     }
 
-    // Return the place of the long row that has a chunk. All lanes come, with the same chunk.
-    __device__ __forceinline__ u32 warp_place_of(const ClassUnits &units, u32 chunk) const {
-        const i64 after = warp_lower_bound(arguments.chunks, units.begins[ROW_LONG],
-                                           units.begins[ROW_LONG + 1], i64{chunk} + 1);
-        return static_cast<u32>(after) - 1;
-    }
-
     // Add a chunk of a long row to the row's table.
-    __device__ __forceinline__ void warp_add_chunk(const ClassUnits &units, u32 chunk) const {
-        const u32 place = warp_place_of(units, chunk);
+    __device__ __forceinline__ void warp_add_chunk(const Units &units, u32 chunk) const {
+        const u32 place = lists().warp_place_of(units, chunk);
         const u32 v = arguments.order[place], first = arguments.chunks[place];
         const RowArcs row = row_of(v);
         const u64 slot = static_cast<u64>(first - units.chunk) * CHUNK_SLOTS;
@@ -431,9 +369,9 @@ struct Labels {
     }
 
     // Find the best label of the part of a long row's table that belongs to a chunk, and clear it.
-    __device__ __forceinline__ void warp_choose_part(const ClassUnits &units, u32 chunk,
+    __device__ __forceinline__ void warp_choose_part(const Units &units, u32 chunk,
                                                      u64 start) const {
-        const u32 place = warp_place_of(units, chunk);
+        const u32 place = lists().warp_place_of(units, chunk);
         const u32 v = arguments.order[place], own = arguments.label[v];
         const u64 word = word_of(v, start);
         const u64 from = static_cast<u64>(chunk - units.chunk) * CHUNK_SLOTS;
@@ -469,7 +407,13 @@ struct Labels {
         return choice(best, warp_total(own_sum), arguments.label[v]);
     }
 
-    __device__ __forceinline__ void warp_decide(const ClassUnits &units, u64 unit,
+    // Chunks of long rows, rows, and groups of tiny rows: what warps take.
+    static __device__ __forceinline__ u64 units_in(const Units &units) {
+        return static_cast<u64>(units.chunks) + units.rows(ROW_WARP) +
+               (units.rows(ROW_TINY) + WARP - 1) / WARP;
+    }
+
+    __device__ __forceinline__ void warp_decide(const Units &units, u64 unit,
                                                 const LabelTable &table, u64 start) const {
         if (unit < units.chunks) {
             warp_add_chunk(units, units.chunk + static_cast<u32>(unit));
@@ -493,56 +437,41 @@ struct Labels {
     }
 
     // Activate the neighbours of vertices that took other labels.
-    __device__ __forceinline__ void warp_activate(const ClassUnits &units, u64 unit) const {
+    __device__ __forceinline__ void warp_activate(const Units &units, u64 unit) const {
         if (unit < units.chunks) {
-            const u32 chunk = static_cast<u32>(unit), place = warp_place_of(units, chunk);
+            const u32 chunk = static_cast<u32>(unit), place = lists().warp_place_of(units, chunk);
             const u64 begin = static_cast<u64>(chunk - arguments.chunks[place]) * ROW_CHUNK_ARCS;
-            lane_activate(place, begin + lane_id(), begin + ROW_CHUNK_ARCS, WARP);
+            lane_activate_row(place, begin + lane_id(), begin + ROW_CHUNK_ARCS, WARP);
         } else if (unit < units.chunks + static_cast<u64>(units.rows(ROW_WARP))) {
             const u32 place = units.begins[ROW_WARP] + static_cast<u32>(unit - units.chunks);
-            lane_activate(place, lane_id(), WARP_ARCS, WARP);
+            lane_activate_row(place, lane_id(), WARP_ARCS, WARP);
         } else {
             unit = (unit - units.chunks - units.rows(ROW_WARP)) * WARP + lane_id();
             if (unit < units.rows(ROW_TINY))
-                lane_activate(units.begins[ROW_TINY] + static_cast<u32>(unit), 0, TINY_ARCS, 1);
+                lane_activate_row(units.begins[ROW_TINY] + static_cast<u32>(unit), 0, TINY_ARCS, 1);
         }
         __syncwarp();
     }
 
-    // Activate neighbours along every `step`-th arc of a vertex, before `end`, if it took another label.
-    __device__ __forceinline__ void lane_activate(u32 place, u64 first, u64 end, u32 step) const {
-        if (arguments.chosen[place] == NO_LABEL) return;
-        const u32 v = arguments.order[place], own = arguments.label[v];
-        const RowArcs row = row_of(v);
-        end = min(end, row.arcs);
-        const u32 *words = reinterpret_cast<const u32 *>(arguments.active);
-        for (u64 base = first; base < end; base += ARCS_A_LANE * step) {
-            u32 target[ARCS_A_LANE], label[ARCS_A_LANE];
-            bool is_active[ARCS_A_LANE];
-#pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++)
-                target[i] = base + i * step < end ? thread_end(row, base + i * step) : v;
-#pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++)
-                is_active[i] = load_near(words + target[i] / 4) >> target[i] % 4 * 8 & 1;
-#pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++)
-                label[i] = is_active[i] ? own : arguments.label[target[i]];
-#pragma unroll
-            for (u32 i = 0; i < ARCS_A_LANE; i++)
-                if (label[i] != own) store_system(arguments.active + target[i], u8(1));
-        }
+    // Along every `step`-th arc of a vertex, before `end`, if it took another label.
+    __device__ __forceinline__ void lane_activate_row(u32 place, u64 first, u64 end,
+                                                      u32 step) const {
+        const u32 taken = arguments.chosen[place];
+        if (taken == NO_LABEL) return;
+        const RowArcs row = row_of(arguments.order[place]);
+        lane_activate(arguments.active, arguments.label, taken, first, min(end, row.arcs), step,
+                      [&](u64 number) { return thread_end(row, number); });
     }
 
     // The vertices of a class choose, and those of the class before activate their neighbours.
-    __device__ __forceinline__ void team_decide(const ClassUnits &now, const ClassUnits &before,
-                                                u64 start, unsigned char *bytes) const {
+    __device__ __forceinline__ void team_decide(const Units &now, const Units &before, u64 start,
+                                                unsigned char *bytes) const {
         const u64 slots = blockDim.x / WARP * WARP_SLOTS;
         Sum *sums = reinterpret_cast<Sum *>(bytes);
         Slot *keys = reinterpret_cast<Slot *>(WEIGHTED ? bytes + sizeof(Sum) * slots : bytes);
         const LabelTable table =
             LabelTable{keys, sums, 0}.from(static_cast<u64>(warp_id()) * WARP_SLOTS, WARP_SLOTS);
-        const u64 choosing = now.units(), units = choosing + before.units();
+        const u64 choosing = units_in(now), units = choosing + units_in(before);
         for (u64 unit = team.warp(); unit < units; unit += team.warps()) {
             if (unit < choosing)
                 warp_decide(now, unit, table, start);
@@ -551,7 +480,7 @@ struct Labels {
         }
     }
 
-    __device__ __forceinline__ void team_choose_batch(const ClassUnits &units, u64 start) const {
+    __device__ __forceinline__ void team_choose_batch(const Units &units, u64 start) const {
         for (u64 unit = team.warp(); unit < units.chunks; unit += team.warps())
             warp_choose_part(units, units.chunk + static_cast<u32>(unit), start);
     }
@@ -561,18 +490,15 @@ struct Labels {
         for (u64 v = team.thread(); v < owned; v += team.threads()) {
             arguments.label[v] = static_cast<u32>(arguments.vertices[v]);
             arguments.active[v] = arcs_of(static_cast<u32>(v)) > 0;
-            arguments.parent[v] = static_cast<u32>(v);
         }
         const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
             arguments.arena_keys[slot] = NO_SLOT;
             if constexpr (WEIGHTED) arguments.arena_sums[slot] = 0;
         }
-        if (team.block != 0) return;
-        for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
-            arguments.counters->bins[0][bin] = 0;
+        lists().team_begin(team);
         const u64 rest = owned + threadIdx.x;
-        if (rest < (owned + 3) / 4 * 4) arguments.active[rest] = 0;
+        if (team.block == 0 && rest < (owned + 3) / 4 * 4) arguments.active[rest] = 0;
     }
 
     __device__ __forceinline__ u32 bin_of(u32 v, u64 start) const {
@@ -580,84 +506,18 @@ struct Labels {
         return static_cast<u32>(word % arguments.classes) * KINDS + kind_of(arcs_of(v));
     }
 
-    // Call visit(v) for the active vertices in the block's range; threads come one by one.
-    template <class Visit>
-    __device__ __forceinline__ void block_active(Visit visit) const {
-        const u64 words = (static_cast<u64>(arguments.stage.owned) + 3) / 4;
-        const u64 each = (words + team.blocks - 1) / team.blocks;
-        const u64 end = min(words, (team.block + 1) * each);
-        const u32 *active = reinterpret_cast<const u32 *>(arguments.active);
-        for (u64 word = team.block * each + threadIdx.x; word < end; word += blockDim.x) {
-            const u32 bytes = active[word];
-            for (u32 i = 0; bytes && i < 4; i++)
-                if (bytes >> 8 * i & 1) visit(static_cast<u32>(4 * word + i));
-        }
-    }
-
-    // Count the block's active vertices by bins, and reserve places in them.
     __device__ __forceinline__ void block_count(u32 parity, u64 start, u32 *shared) const {
-        const u32 bins = arguments.classes * KINDS;
-        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) shared[bin] = 0;
-        __syncthreads();
-        u64 visited = 0;
-        block_active([&](u32 v) {
-            atomicAdd(shared + bin_of(v, start), 1u);
-            visited += 1;
-        });
-        __syncthreads();
-        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) {
-            const u32 count = shared[bin];
-            u32 first = 0;
-            if (count) first = atomicAdd(arguments.counters->bins[parity] + bin, count);
-            arguments.firsts[team.block * MOST_BINS + bin] = first;
-        }
-        if (team.block == 0)
-            for (u32 which = threadIdx.x; which < MOST_CLASSES; which += blockDim.x)
-                arguments.counters->long_rows[which] = 0;
-        __syncthreads();
+        const u64 visited =
+            lists().block_count(team, parity, shared, [&](u32 v) { return bin_of(v, start); });
         warp_count(block, VISITED, visited);
     }
-
-    // List them.
     __device__ __forceinline__ void block_list(u32 parity, u64 start, u32 *shared) const {
-        const u32 bins = arguments.classes * KINDS;
-        if (warp_id() == 0) {
-            u32 before = 0;
-            for (u32 base = 0; base < bins; base += WARP) {
-                const u32 bin = base + lane_id();
-                const u32 count = bin < bins ? arguments.counters->bins[parity][bin] : 0;
-                const u32 end = before + warp_sum_up_to(count);
-                if (bin < bins) {
-                    const u32 first = arguments.firsts[team.block * MOST_BINS + bin];
-                    shared[bin] = end - count + (bin % KINDS == ROW_LONG ? 0 : first);
-                    if (team.block == 0) arguments.counters->ends[bin] = end;
-                }
-                before = __shfl_sync(FULL_WARP, end, WARP - 1);
-            }
-        }
-        if (team.block == 0)
-            for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
-                arguments.counters->bins[parity ^ 1][bin] = 0;
-        __syncthreads();
-        block_active([&](u32 v) {
-            const u32 bin = bin_of(v, start);
-            if (bin % KINDS != ROW_LONG)
-                arguments.order[atomicAdd(shared + bin, 1u)] = v;
-            else
-                thread_list_long(v, bin / KINDS, shared[bin]);
+        lists().block_list(team, parity, shared, [&](u32 v, const VertexLists::Places &places) {
+            arguments.order[places.take(bin_of(v, start), chunks_of(arcs_of(v)))] = v;
         });
     }
 
-    // Long rows lie in the order of their chunks, as one atomic counts both.
-    __device__ __forceinline__ void thread_list_long(u32 v, u32 which, u32 begin) const {
-        const u64 both = 1ull << 32 | chunks_of(arcs_of(v));
-        const u64 before = atomicAdd(arguments.counters->long_rows + which, both);
-        const u32 place = begin + static_cast<u32>(before >> 32);
-        arguments.order[place] = v;
-        arguments.chunks[place] = static_cast<u32>(before);
-    }
-
-    __device__ __forceinline__ void team_take(const ClassUnits &units) const {
+    __device__ __forceinline__ void team_take(const Units &units) const {
         u64 moves = 0;
         for (u64 place = units.begins[ROW_LONG] + team.warp(); place < units.begins[ROW_LONG + 1];
              place += team.warps()) {
@@ -682,87 +542,33 @@ struct Labels {
         return true;
     }
 
-    __device__ __forceinline__ u32 parent_of(u32 v) const {
-        return load_relaxed(arguments.parent + v);
+    // Call visit(v) for all vertices; threads come one by one.
+    template <class Visit>
+    __device__ __forceinline__ void team_each(Visit visit) const {
+        const u64 owned = static_cast<u64>(arguments.stage.owned);
+        for (u64 v = team.thread(); v < owned; v += team.threads()) visit(static_cast<u32>(v));
     }
-
-    __device__ __forceinline__ void thread_join(u32 u, u32 v) const {
-        u32 above_u = parent_of(u), above_v = parent_of(v);
-        while (above_u != above_v) {
-            const u32 high = max(above_u, above_v), low = min(above_u, above_v);
-            const u32 over = parent_of(high);
-            if (over == low) return;
-            if (over == high && atomicCAS(arguments.parent + high, high, low) == high) return;
-            above_u = parent_of(parent_of(high));
-            above_v = parent_of(low);
-        }
-    }
-
     __device__ __forceinline__ void team_split() const;
 
     __device__ __forceinline__ void team_link() const {
-        for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
-             v += team.threads()) {
-            const i64 begin = arguments.out.offsets[v];
-            const i64 end = min(arguments.out.offsets[v + 1], begin + LINK_ARCS);
-            const u32 own = arguments.label[v];
-            for (i64 arc = begin; arc < end; arc++) {
-                const u32 u = static_cast<u32>(arguments.out.targets[arc]);
-                if (u >= v || arguments.label[u] != own) continue;
-                arguments.parent[v] = u;
-                break;
-            }
-        }
+        const i64 *offsets = arguments.out.offsets;
+        team_each([&](u32 v) {
+            arguments.parent[v] = thread_parent(v, offsets[v], offsets[v + 1],
+                                                arguments.out.targets, arguments.label);
+        });
     }
-
-    // Others see each step, and take several at once.
-    __device__ __forceinline__ void team_flatten() const {
-        for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
-             v += team.threads()) {
-            u32 root = parent_of(static_cast<u32>(v));
-            for (u32 next = parent_of(root); next != root; next = parent_of(root)) {
-                store_system(arguments.parent + v, next);
-                root = next;
-            }
-        }
-    }
-
     __device__ __forceinline__ void team_name() const {
-        for (u64 v = team.thread(); v < static_cast<u64>(arguments.stage.owned);
-             v += team.threads())
-            arguments.label[v] = static_cast<u32>(arguments.vertices[arguments.parent[v]]);
-    }
-};
-
-// The visitor of all rows that joins the ends of arcs within communities. Ends that had one parent before, which is
-// enough to know, are in one tree.
-struct JoinEnds {
-    const Labels &labels;
-
-    template <u32 ARCS>
-    __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
-                                               const bool (&there)[ARCS]) const {
-        const Arguments &arguments = labels.arguments;
-        u32 target[ARCS];
-        bool joins[ARCS];
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            target[i] = there[i] ? static_cast<u32>(arguments.out.targets[arcs[i]]) : 0;
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            joins[i] =
-                there[i] && (arguments.is_directed || target[i] < rows[i]) &&
-                load_near(arguments.parent + target[i]) != load_near(arguments.parent + rows[i]) &&
-                arguments.label[target[i]] == arguments.label[rows[i]];
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            if (joins[i]) labels.thread_join(rows[i], target[i]);
+        team_each([&](u32 v) {
+            const u32 root = Forest{arguments.parent}.thread_flatten(v);
+            arguments.label[v] = static_cast<u32>(arguments.vertices[root]);
+        });
     }
 };
 
 __device__ __forceinline__ void Labels::team_split() const {
     const Schedule schedule{arguments.long_rows, &team.control->cursors[0]};
-    const JoinEnds visit{*this};
+    const JoinEnds<Id> visit{Forest{arguments.parent}, arguments.out.targets, arguments.label,
+                             arguments.is_directed != 0};
     const u64 owned = static_cast<u64>(arguments.stage.owned);
     for (u64 base = team.warp() * WARP; base < owned; base += team.warps() * WARP) {
         const u64 v = base + lane_id();
@@ -773,34 +579,20 @@ __device__ __forceinline__ void Labels::team_split() const {
     schedule.team_finish(team, block, true, visit);
 }
 
-// Choose the next batch of a class' long rows: as many as the arena has room for, from LONG_BEGIN on.
+// Choose the next batch of a class' long rows.
 __device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
-    const ClassUnits all = units_of(arguments, static_cast<u32>(state[CLASS]));
-    const u64 room = chunk_of(arguments, all, state[LONG_BEGIN]) + arguments.arena_chunks;
-    u64 low = state[LONG_BEGIN], high = all.rows(ROW_LONG);
-    while (low < high) {  // the last end that has room
-        const u64 middle = (low + high + 1) / 2;
-        if (chunk_of(arguments, all, middle) <= room)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    state[LONG_END] = low;
+    state[LONG_BEGIN] = state[LONG_END];
+    state[LONG_END] = lists_of(arguments).batch_end(static_cast<u32>(state[CLASS]),
+                                                    state[LONG_BEGIN], arguments.arena_chunks);
 }
 
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    for (; which < arguments.classes; which++) {
-        if (begin_of_bin(arguments, which * KINDS) ==
-            end_of_bin(arguments, which * KINDS + KINDS - 1))
-            continue;
-        state[CLASS] = which;
-        state[LONG_BEGIN] = 0;
-        thread_next_batch(arguments, state);
-        return LABEL_DECIDE;
-    }
-    state[CLASS] = NO_CLASS;
+    state[CLASS] = lists_of(arguments).next_class(which);
+    state[LONG_END] = 0;
+    thread_next_batch(arguments, state);
+    if (state[CLASS] != NO_CLASS) return LABEL_DECIDE;
     if (state[PREVIOUS] != NO_CLASS && state[MOVED]) return LABEL_DECIDE;
     state[ROUND] += 1;
     const bool is_last = state[ROUND] >= state[ROUNDS];
@@ -831,7 +623,6 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
             state[PREVIOUS] = NO_CLASS;
             return thread_next_class(arguments, state, arguments.classes);
         case LABEL_CHOOSE:
-            state[LONG_BEGIN] = state[LONG_END];
             thread_next_batch(arguments, state);
             return state[LONG_END] > state[LONG_BEGIN] ? LABEL_ADD : LABEL_TAKE;
         case LABEL_TAKE:
@@ -846,7 +637,7 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
 
 __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
     extern __shared__ __align__(16) unsigned char shared_bytes[];
-    __shared__ u32 bins[MOST_BINS];
+    __shared__ u32 bins[VertexLists::MOST_BINS];
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         const Labels labels{arguments, team, block};
         const u64 start = block.state[START];
@@ -854,7 +645,7 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
         const u32 before = static_cast<u32>(block.state[PREVIOUS]);
         const u32 parity = block.state[ROUND] & 1;
         const auto batch = [&] {
-            return batch_of(arguments, units_of(arguments, which), block.state);
+            return labels.lists().batch_of(which, block.state[LONG_BEGIN], block.state[LONG_END]);
         };
         switch (phase) {
             case LABEL_BEGIN:
@@ -868,17 +659,17 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
                 break;
             case LABEL_DECIDE:
             case LABEL_ADD: {
-                ClassUnits now = batch();
+                Units now = batch();
                 if (phase == LABEL_ADD) now.leave_short_rows();
                 const u32 active = phase == LABEL_ADD ? NO_CLASS : before;
-                labels.team_decide(now, units_of(arguments, active), start, shared_bytes);
+                labels.team_decide(now, labels.lists().units_of(active), start, shared_bytes);
                 break;
             }
             case LABEL_CHOOSE:
                 labels.team_choose_batch(batch(), start);
                 break;
             case LABEL_TAKE:
-                labels.team_take(units_of(arguments, which));
+                labels.team_take(labels.lists().units_of(which));
                 break;
             case LABEL_LINK:
                 labels.team_link();
@@ -887,8 +678,7 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
                 labels.team_split();
                 break;
             case LABEL_LINKED:
-            case LABEL_FLATTEN:
-                labels.team_flatten();
+                labels.team_each([&](u32 v) { Forest{arguments.parent}.thread_flatten(v); });
                 break;
             case LABEL_NAME:
                 labels.team_name();

@@ -11,21 +11,19 @@
 // communities from level to level.
 #pragma once
 
-#include "runtime/cuda/include/hashing.cuh"
-#include "runtime/cuda/include/schedule.cuh"
+#include "algorithms/communities/listing.cuh"
 
 constexpr u32 BATCH = 4;                   // items that a thread loads before it looks at the first
 constexpr u32 TINY_ARCS = 8;               // of rows that a thread visits
 constexpr u32 LIST_ARCS = 16;              // of communities that a thread joins
 constexpr u32 WARP_SLOTS = 512;            // of a warp's table
 constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
-constexpr u32 LEAST_SLOTS = WARP;
+constexpr u32 GROUP_WARPS = 4;             // warps of a block that visit a row together
+constexpr u32 MOST_HUGE = 32;  // communities whose arcs to each other are added up first
 constexpr u32 MOST_CLASSES = 1024;
-constexpr u32 KINDS = 4;
-constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
-constexpr u32 MOST_HUBS = WARP;  // that have tables at a time
-constexpr u32 NO_LABEL = 0xffffffffu;
-constexpr u32 NO_CLASS = 0xffffffffu;
+// Kinds of rows, the longest first, of which ROW_LONG is the first.
+enum RowKind : u32 { ROW_BLOCK = 1, ROW_GROUP, ROW_WARP, ROW_TINY, KINDS };
+using VertexLists = Lists<MOST_CLASSES, KINDS>;
 
 enum LevelPhase : u32 {
     FIRST_LEVEL,  // lengths of rows
@@ -35,7 +33,7 @@ enum LevelPhase : u32 {
     MOVE_COUNT,   // count active vertices by class and kind of row
     MOVE_LIST,    // list them
     MOVE_DECIDE,  // vertices of a class choose, and neighbours of those that moved before become active
-    MOVE_SCAN,     // hubs choose
+    MOVE_ADD,      // the next batch of long rows
     MOVE_TAKE,     // vertices move
     GROUP_CLEAR,   // aggregation.cuh
     GROUP_MARK,    // find the names that occur
@@ -53,7 +51,8 @@ enum LevelPhase : u32 {
     RENAME_LIFT,   // new vertices get the communities of their members
     RENAME_FIRST,  // find the smallest vertex of each community
     RENAME_WRITE,  // name communities by it
-    SPLIT_BEGIN,   // each vertex of the first level is a tree
+    SPLIT_BEGIN,   // vertices of the first level choose parents among their first neighbours
+    SPLIT_LINKED,  // find roots
     SPLIT_JOIN,    // join the ends of arcs within communities
     SPLIT_NAME     // name connected parts by roots
 };
@@ -69,21 +68,18 @@ enum LevelState : u32 {
     MOVED,
     CLASS,
     PREVIOUS,
-    HUB,        // hubs of the class that have chosen
-    FOUND,      // result: names that occur, or the sum of masses
-    ARCS,       // result: arcs of the next level, or room for them
-    LONGEST,    // result: arcs of the longest row
-    LONG_ROWS,  // result: rows that need tables of hubs
-    SLOTS,      // result: of tables of the largest communities
-    BIGS,       // result: communities that have such tables
-    THIS,       // first places in `order` of the kinds of rows of the class, and the end
-    BEFORE = THIS + KINDS + 1  // the same of the class before
+    LONG_BEGIN,  // the batch of the class' long rows
+    LONG_END,
+    LONG_ROWS,    // of the class
+    FOUND,        // result: names that occur, or the sum of masses
+    ARCS,         // result: arcs of the next level, or room for them
+    LONGEST,      // result: arcs of the longest row
+    LONG_CHUNKS,  // result: of all long rows
+    SLOTS,        // result: of tables of the largest communities
+    BIGS          // result: communities that have such tables
 };
 
 enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND };
-
-// Kinds of rows, the longest first.
-enum RowKind : u32 { ROW_HUB, ROW_BLOCK, ROW_WARP, ROW_TINY };
 
 using Sum = WeightSum;  // of all weights, too
 
@@ -93,29 +89,63 @@ struct LevelCounters {
     u64 bigs;  // count << BIG_SLOT_BITS | slots
     u64 arcs;
     u64 longest;
-    u32 hubs;
+    u64 chunks;
     u32 members;
     u32 dense;
     u32 blocks;
-    u32 done[MOST_HUBS];     // pieces of the table of a hub
-    u32 bins[2][MOST_BINS];  // listed vertices, by parity of the round
-    u32 ends[MOST_BINS];     // of bins in `order`
+    u32 huge;
+    u32 big_members;
+    u32 padding;
+    ListCounters<MOST_CLASSES, KINDS> lists;
 };
 constexpr u32 BIG_SLOT_BITS = 40;
 
-// What a block found in a piece of a hub's table.
-struct HubPart {
-    double score;
+// The in-arcs of a listed vertex, where arcs count in both directions.
+template <bool THERE>
+struct ListedIn {
+    __device__ __forceinline__ void set_in(i64, u64, Sum) {}
+    __device__ __forceinline__ i64 in_begin() const { return 0; }
+    __device__ __forceinline__ u64 leaving(u64 arcs) const { return arcs; }
+    __device__ __forceinline__ Sum in_mass() const { return 0; }
+};
+template <>
+struct ListedIn<true> {
+    i64 begin_in;
+    Sum mass_in;
+    u32 out_arcs;
+
+    __device__ __forceinline__ void set_in(i64 begin, u64 leaving, Sum mass) {
+        begin_in = begin;
+        mass_in = mass;
+        out_arcs = static_cast<u32>(leaving);
+    }
+    __device__ __forceinline__ i64 in_begin() const { return begin_in; }
+    __device__ __forceinline__ u64 leaving(u64) const { return out_arcs; }
+    __device__ __forceinline__ Sum in_mass() const { return mass_in; }
+};
+// A listed vertex, with what stays as it is until the vertex moves. Positions of arcs are below the sum of weights.
+struct Listed : ListedIn<ONE_WAY> {
+    u32 v;
+    u32 id;
+    u32 own;  // its community
+    u32 arcs;
+    Sum begin;
+    Sum mass;
+};
+
+// What blocks have found of a long row: all of it, once all of its chunks are done.
+struct LongRow {
     u64 extra;
-    u32 label;
-    u32 padding;
+    u32 done;
+    u32 used;
 };
 
 // A community with a table in global memory: by dense number if it has a slot for each, else a hash table.
 struct Big {
     u64 begin;
     u64 slots;
-    u64 community;
+    u32 community;
+    u32 member_end;
 };
 
 struct Arguments {
@@ -137,17 +167,19 @@ struct Arguments {
     Sum *in_part_total;
     Sum *other_total;  // in another level
     Sum *in_other_total;
-    u32 *label;   // by position
-    u32 *other;   // by position of another level
-    u32 *part;    // by position
-    u8 *grown;    // by part
-    u32 *chosen;  // by place in `order`; NO_LABEL: it stays
-    u32 *order;   // positions
-    u8 *active;   // by position
-    u32 *firsts;  // by block and bin: first place of the block's vertices
-    u32 *hub_keys;
-    Sum *hub_sums;
-    HubPart *hub_parts;
+    u32 *label;  // by position
+    u32 *other;  // by position of another level
+    u32 *part;   // by position
+    u8 *grown;   // by part
+    Listed *listed;
+    u32 *chosen;  // by place in `listed`; NO_LABEL: it stays
+    u8 *active;   // by position, in whole words
+    u32 *firsts;  // as in Lists
+    u32 *chunks;
+    u32 *arena_keys;      // tables of long rows, with `block_slots` / 2 slots for each chunk
+    Sum *arena_sums;      // all empty between supersteps
+    u32 *arena_used;      // slots that are taken, in any order; half as many for each chunk
+    LongRow *arena_rows;  // by first chunk of the row
     Schedule::Row *long_rows;
     Schedule::Row *in_long_rows;
     LevelCounters *counters;
@@ -174,48 +206,51 @@ struct Arguments {
     Id *above_targets;
     Sum *above_weights;
     u32 *smallest;  // by community
-    u64 hub_slots;  // of each table
+    u64 arena_chunks;
     double factor;
     u32 count;        // vertices of the level
     u32 above_count;  // of the next level
     u32 names;        // communities are below it
-    u32 hubs;         // tables
     u32 classes;      // a power of two
     u32 block_slots;
     u32 loops;    // times that arcs from a vertex to itself count
     u32 is_unit;  // masses are 1
     u32 lifts;    // communities go to the next level, not down from it
     u32 counts_only;
+    u32 padding;
 };
 
 struct SumTable {
     u32 *keys;
     Sum *sums;
-    u32 mask;
+    u32 slots;
 
     __device__ __forceinline__ void clear(u32 slot) const {
         store_system(keys + slot, NO_LABEL);
         store_system(sums + slot, Sum(0));
     }
-    // Add to the sum of a key; return true if it is the first.
-    __device__ __forceinline__ bool add(u32 key, Sum weight) const {
-        for (u32 slot = static_cast<u32>(key * 0x9e3779b1u >> 7) & mask;;
-             slot = (slot + 1) & mask) {
-            const u32 there = atomicCAS(keys + slot, NO_LABEL, key);
-            if (there == NO_LABEL || there == key) {
+    // Add to the sum of a key; return its slot, and in `is_first` whether the key was not there.
+    __device__ __forceinline__ u32 add(u32 key, Sum weight, bool &is_first) const {
+        for (u32 slot = static_cast<u32>(u64{key * 0x9e3779b1u} * slots >> 32);;
+             slot = slot + 1 == slots ? 0 : slot + 1) {
+            u32 there = load_system(keys + slot);
+            is_first = false;
+            if (there == NO_LABEL) {
+                there = atomicCAS(keys + slot, NO_LABEL, key);
+                is_first = there == NO_LABEL;
+            }
+            if (is_first || there == key) {
                 atomicAdd(sums + slot, weight);
-                return there == NO_LABEL;
+                return slot;
             }
         }
     }
+    __device__ __forceinline__ bool add(u32 key, Sum weight) const {
+        bool is_first;
+        add(key, weight, is_first);
+        return is_first;
+    }
 };
-
-// Return the number of slots of a table for a row: a power of two, at most half of which are taken.
-__device__ __forceinline__ u32 slots_for(u64 arcs) {
-    u32 slots = LEAST_SLOTS;
-    while (slots < 2 * arcs) slots *= 2;
-    return slots;
-}
 
 // The arcs of a vertex: in-arcs are numbered behind out-arcs.
 struct Row {
@@ -225,10 +260,17 @@ struct Row {
     u64 arcs;
 };
 
+__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
+    return VertexLists{&arguments.counters->lists, arguments.active, arguments.firsts,
+                       arguments.chunks,           arguments.count,  arguments.classes};
+}
+
 struct Level {
     const Arguments &arguments;
     const Team &team;
     StepBlock &block;
+
+    __device__ __forceinline__ VertexLists lists() const { return lists_of(arguments); }
 
     __device__ __forceinline__ u32 id_of(u32 v) const {
         return arguments.vertices ? static_cast<u32>(arguments.vertices[v]) : v;
@@ -257,6 +299,10 @@ struct Level {
     __device__ __forceinline__ bool is_long(u64 arcs) const {
         return 2 * arcs > arguments.block_slots;
     }
+    __device__ __forceinline__ u32 chunk_arcs() const { return arguments.block_slots / 4; }
+    __device__ __forceinline__ u32 chunks_of(u64 arcs) const {
+        return static_cast<u32>((arcs + chunk_arcs() - 1) / chunk_arcs());
+    }
 
     // Call visit(i) for all i below `count`; threads come one by one.
     template <class Visit>
@@ -284,30 +330,31 @@ struct Level {
         u64 longest = arcs;
         for (u32 step = WARP / 2; step > 0; step /= 2)
             longest = max(longest, __shfl_xor_sync(FULL_WARP, longest, step));
-        const u32 votes = __ballot_sync(FULL_WARP, is_long(arcs));
+        const u32 chunks = __reduce_add_sync(FULL_WARP, is_long(arcs) ? chunks_of(arcs) : 0u);
         if (lane_id() != 0) return;
         if (longest > load_relaxed(&arguments.counters->longest))
             atomicMax(&arguments.counters->longest, longest);
-        if (votes) atomicAdd(&arguments.counters->hubs, static_cast<u32>(__popc(votes)));
+        if (chunks) atomicAdd(&arguments.counters->chunks, static_cast<u64>(chunks));
     }
 
-    // Bring the rows of the level that count to the visitor of schedule_rows.cuh.
-    template <class Visit, class Counts>
-    __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit, Counts counts) const {
+    // Bring some rows of the level to the visitor of schedule_rows.cuh.
+    template <class RowOf, class Visit>
+    __device__ __forceinline__ void team_visit_rows(bool enters, u64 count, RowOf row_number,
+                                                    Visit visit) const {
         LevelCounters &counters = *arguments.counters;
         const Schedule schedule{enters ? arguments.in_long_rows : arguments.long_rows,
                                 enters ? &counters.in_long_rows : &counters.long_rows};
         const i64 *begins = enters ? arguments.in_begins : arguments.begins;
         const i64 *ends = enters ? arguments.in_ends : arguments.ends;
-        team_each_lane(arguments.count, [&](u32 v, bool is_there) {
-            is_there = is_there && counts(v);
+        team_each_lane(count, [&](u32 i, bool is_there) {
+            const u32 v = is_there ? row_number(i) : 0;
             schedule.warp_bring(is_there ? begins[v] : 0, is_there ? ends[v] : 0, v, visit);
         });
         schedule.team_finish(team, block, true, visit);
     }
     template <class Visit>
     __device__ __forceinline__ void team_visit_arcs(bool enters, Visit visit) const {
-        team_visit_arcs(enters, visit, [](u32) { return true; });
+        team_visit_rows(enters, arguments.count, [](u32 v) { return v; }, visit);
     }
     __device__ __forceinline__ void thread_forget_long_rows() const {
         arguments.counters->long_rows = arguments.counters->in_long_rows = 0;

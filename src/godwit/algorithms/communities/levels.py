@@ -329,8 +329,8 @@ class Steps(Protocol[StepLevel]):
     def lower(self, level: StepLevel, above: StepLevel) -> None:
         """Give the vertices of a level the communities that those of the next level have."""
 
-    def vertices_above(self, level: StepLevel) -> Array:
-        """Return, on the host, the vertex of the next level of each vertex of a level."""
+    def vertices_above(self, level: StepLevel) -> Any:
+        """Return the vertex of the next level of each vertex of a level, where the result is to be."""
 
     def communities(self) -> Any:
         """Return a vertex of the community of each vertex of the first level, where that is.
@@ -339,7 +339,7 @@ class Steps(Protocol[StepLevel]):
         """
 
 
-def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Array]]:
+def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Any]]:
     """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
     level = steps.first
     levels = [level]
@@ -358,7 +358,7 @@ def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Array]]:
     return _moved_downwards(steps, levels)
 
 
-def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Array]]:
+def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Any]]:
     """Return the same of Leiden's method."""
     steps.begin_alone(steps.first)
     for iteration in range(iterations):
@@ -391,7 +391,7 @@ def _move_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> None:
         steps.move(level)
 
 
-def _moved_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> tuple[Any, list[Array]]:
+def _moved_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> tuple[Any, list[Any]]:
     """Do the same; return communities, and maps from the vertices of a level to the next."""
     _move_downwards(steps, levels)
     return steps.communities(), [steps.vertices_above(level) for level in levels[:-1]]

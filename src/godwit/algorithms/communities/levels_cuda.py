@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -28,27 +27,28 @@ from godwit.algorithms.communities.levels import (
 )
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
-from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.one_gpu import OneGpuPlan, Preparation, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_items, deliver_vertices
-from godwit.supersteps.run import STAGE, StepPlan, state_words, step_source
+from godwit.supersteps.run import STAGE, state_words, step_source
 
 _POINTERS = (
     "begins", "ends", "targets", "weights", "in_begins", "in_ends", "in_targets", "in_weights",
     "vertices", "mass", "in_mass", "total", "in_total", "part_total", "in_part_total", "other_total",
-    "in_other_total", "label", "other", "part", "grown", "chosen", "order", "active", "firsts",
-    "hub_keys", "hub_sums", "hub_parts", "long_rows", "in_long_rows", "counters", "group",
-    "group_total", "in_group_total", "number", "old", "map", "members", "member_counts", "member_ends",
-    "room", "dense", "sparse", "block_list", "bigs", "big_keys", "big_sums", "above_mass",
-    "in_above_mass", "above_begins", "above_ends", "above_targets", "above_weights", "smallest",
-    "hub_slots",
+    "in_other_total", "label", "other", "part", "grown", "listed", "chosen", "active", "firsts",
+    "chunks", "arena_keys", "arena_sums", "arena_used", "arena_rows", "long_rows", "in_long_rows",
+    "counters", "group", "group_total", "in_group_total", "number", "old", "map", "members",
+    "member_counts", "member_ends", "room", "dense", "sparse", "block_list", "bigs", "big_keys",
+    "big_sums", "above_mass", "in_above_mass", "above_begins", "above_ends", "above_targets",
+    "above_weights", "smallest", "arena_chunks",
 )  # fmt: skip
 _NUMBERS = (
-    "count", "above_count", "names", "hubs", "classes", "block_slots", "loops", "is_unit", "lifts",
-    "counts_only",
+    "count", "above_count", "names", "classes", "block_slots", "loops", "is_unit", "lifts",
+    "counts_only", "padding",
 )  # fmt: skip
 ARGUMENTS = np.dtype(
     [
@@ -63,37 +63,41 @@ ARGUMENTS = np.dtype(
 _THREADS = 512
 """Threads of a block: a multiprocessor runs two blocks, and each visits a long row at a time."""
 _WARP_SLOTS = 512
-_LEAST_SLOTS = 32
-_MOST_HUBS = 32
-_MOST_BINS = 4 * MOST_CLASSES
-_COUNTERS_BYTES = 5 * 8 + 4 * (4 + _MOST_HUBS + 3 * _MOST_BINS)
-_PART_BYTES = 24
+_MOST_HUGE = 32
+_MOST_BINS = 5 * MOST_CLASSES
+_COUNTERS_BYTES = 6 * 8 + 6 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
+_LONG_ROW_STATE_BYTES = 16
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
 _MOST_ARCS_OF_CORES = 1 << 22
 """Limit of the arcs of a level that cores take over."""
-_MOST_HUB_BYTES = 1 << 28
-"""Upper limit of the tables of hubs, unless one alone is larger."""
+_MOST_ARENA_BYTES = 1 << 26
+"""Upper limit of the tables of long rows, unless one alone is larger; rounds begin with their clearing."""
+_JOINED = ("members", "member_counts", "member_ends", "dense", "sparse", "block_list", "old")
+"""Words by vertex that aggregation has where the list of vertices is otherwise."""
+_EXCHANGED = (("label", "other"), ("total", "other_total"), ("in_total", "in_other_total"))
+"""Arrays that change places whenever communities go to another level."""
 
 
 class Phase(IntEnum):
     """``LevelPhase`` of the kernel."""
 
     (
-        FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_SCAN,
+        FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_ADD,
         MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
         JOIN_COUNT, JOIN_LAYOUT, JOIN_PLACES, JOIN_MEMBERS, JOIN_ROWS, JOIN_BIGS, JOIN_END,
-        RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_JOIN, SPLIT_NAME,
-    ) = range(28)  # fmt: skip
+        RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_LINKED, SPLIT_JOIN,
+        SPLIT_NAME,
+    ) = range(29)  # fmt: skip
 
 
 class Word(IntEnum):
     """Words of ``control->state``: ``LevelState`` of the kernel."""
 
     (
-        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, HUB, FOUND, ARCS, LONGEST,
-        LONG_ROWS, SLOTS, BIGS, THIS,
-    ) = range(17)  # fmt: skip
+        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END,
+        LONG_ROWS, FOUND, ARCS, LONGEST, LONG_CHUNKS, SLOTS, BIGS,
+    ) = range(18)  # fmt: skip
 
 
 class Count(IntEnum):
@@ -118,11 +122,18 @@ def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
     )
     return f"""constexpr bool ONE_WAY = {str(one_way).lower()};
 {text}
-static_assert(WARP_SLOTS == {_WARP_SLOTS} && LEAST_SLOTS == {_LEAST_SLOTS});
-static_assert(MOST_HUBS == {_MOST_HUBS} && MOST_BINS == {_MOST_BINS});
-static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES});
-static_assert(sizeof(HubPart) == {_PART_BYTES} && sizeof(Big) == {_BIG_BYTES});
+static_assert(WARP_SLOTS == {_WARP_SLOTS} && MOST_HUGE == {_MOST_HUGE});
+static_assert(VertexLists::MOST_BINS == {_MOST_BINS});
+static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES} && sizeof(Big) == {_BIG_BYTES});
+static_assert(sizeof(LongRow) == {_LONG_ROW_STATE_BYTES});
+static_assert(sizeof(Listed) == {_listed_bytes(wide=wide, one_way=one_way)});
 """
+
+
+def _listed_bytes(*, wide: bool, one_way: bool) -> int:
+    """Return the size of ``Listed``."""
+    sums = 8 if wide else 4
+    return 4 * 4 + 2 * sums + (16 + 8 * wide if one_way else 0)
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,7 @@ class GpuLevel:
     :param number: 0 for the first level
     :param vertex_count: number of vertices
     :param longest: arcs of its longest row
-    :param long_rows: number of rows longer than a block's table takes
+    :param long_chunks: number of chunks of rows longer than a block's table takes
     :param arcs: number of arcs in its rows
     :param bound: as of :class:`godwit.algorithms.communities.levels.Level`
     """
@@ -158,50 +169,23 @@ class GpuLevel:
     number: int
     vertex_count: int
     longest: int
-    long_rows: int
+    long_chunks: int
     arcs: int
     bound: int
 
 
-_SHARED = (
-    "total", "in_total", "part_total", "in_part_total", "other_total", "in_other_total", "label", "other",
-    "part", "grown", "chosen", "order", "active", "firsts", "hub_keys", "hub_sums", "hub_parts",
-    "long_rows", "in_long_rows", "counters", "members", "member_counts", "member_ends", "room", "dense",
-    "sparse", "block_list", "bigs", "big_keys", "big_sums",
-)  # fmt: skip
-_OF_LEVELS = ("begins", "ends", "targets", "weights", "mass", "in_mass", "map")
-
-
-class _LevelArrays:
-    """Arrays of all levels, and of each, kept on the device between queries."""
-
-    def __init__(self, placement: StepPlacement) -> None:
-        self._placement = placement
-        self.shared = {name: DeviceArray(placement) for name in _SHARED}
-        self._levels: list[dict[str, DeviceArray]] = []
-
-    def of(self, number: int) -> dict[str, DeviceArray]:
-        """Return the arrays of a level."""
-        while len(self._levels) <= number:
-            self._levels.append({name: DeviceArray(self._placement) for name in _OF_LEVELS})
-        return self._levels[number]
-
-
-class _LevelPlan(StepPlan[StepPlacement]):
+class _LevelPlan(OneGpuPlan):
     """The kernel in a placement on one device; the queries write what lies in levels into its arguments."""
 
     def __init__(
-        self, placement: StepPlacement, wide: bool, one_way: bool, gpu: GpuOptions
+        self, placement: StepPlacement, prepared: Preparation, gpu: GpuOptions, wide: bool
     ) -> None:
-        text = source(placement.id_dtype, wide=wide, one_way=one_way)
-        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu, threads=_THREADS)
-        self.arrays = placement.kept(_LevelArrays)
+        super().__init__(placement, prepared, ARGUMENTS, gpu, "levels", threads=_THREADS)
         self.sum_bytes = 8 if wide else 4
         self.block_slots = _WARP_SLOTS * (self._threads // 32)
+        self.chunk_arcs = self.block_slots // 4
         self.shared_bytes = max(self.block_slots * (4 + self.sum_bytes), 4 * _MOST_BINS)
-        (part,) = placement.parts
-        self.part = part
-        self.blocks = self.blocks_with(part.device, self.shared_bytes)
+        self.blocks = self.blocks_with(self.part.device, self.shared_bytes)
         self.lay_out()
 
 
@@ -211,6 +195,7 @@ class GpuSteps:
     Invariant: the communities of the latest level are where its rows are.
 
     :param seed: any integer
+    :param location: where maps from level to level are to be, as far as the GPU has them
     :ivar visits: number of visits of vertices that looked for a better community
     :ivar rounds: number of rounds of these
     :ivar seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
@@ -218,7 +203,7 @@ class GpuSteps:
 
     def __init__(
         self, placement: StepPlacement, scores: Scores, loops: int, seed: int, gpu: GpuOptions,
-        poll: RunPoll | None,
+        poll: RunPoll | None, location: ResultLocation,
     ) -> None:  # fmt: skip
         require_short_labels(placement)
         self._placement = placement
@@ -226,90 +211,96 @@ class GpuSteps:
         self._scores = scores
         self._word = seed % 2**64
         self._poll = poll
+        self._location = location
         self._cores: Cores | None = None
         self.visits = self.rounds = 0
-        self.seconds = {"kernel": 0.0}
-        begin = perf_counter()
+        self.seconds: dict[str, float] = {}
         directions = 2 if scores.one_way else 1
         wide = scores.weighted or 2 * directions * placement.graph.arc_count >= 1 << 32
-        text = source(placement.id_dtype, wide=wide, one_way=scores.one_way)
-        compile_meanwhile(placement.indexes[0], text)
+        key = ("levels", gpu, wide, scores.one_way)
+        self._plan = placement.plan(key, lambda: self._make_plan(wide, gpu))
         (out_rows,) = placement.rows("out", scores.weighted)
         (in_rows,) = placement.rows("in", scores.weighted) if scores.one_way else (None,)
         (vertices,) = placement.vertices()
-        self.seconds["rows"] = perf_counter() - begin
-        key = ("levels", gpu, wide, scores.one_way)
-        self._plan = placement.plan(key, lambda: _LevelPlan(placement, wide, scores.one_way, gpu))
-        self.seconds["compile"] = perf_counter() - begin - self.seconds["rows"]
-        self._arguments = self._plan.arguments[0]
+        self._arguments = self._plan.struct
         n, blocks = placement.capacity, self._plan.blocks
         in_arcs = 0 if in_rows is None else in_rows.arcs
         arcs = out_rows.arcs + in_arcs
         sum_bytes = self._plan.sum_bytes
+        listed_bytes = _listed_bytes(wide=wide, one_way=scores.one_way)
         masses = {"mass": sum_bytes * n, "in_mass": sum_bytes * n * scores.one_way}
-        self._reserve_shared(
-            **dict.fromkeys(("label", "other", "part", "chosen", "order"), 4 * n),
-            **dict.fromkeys(("members", "member_counts", "member_ends"), 4 * n),
-            **dict.fromkeys(("dense", "sparse", "block_list"), 4 * n),
+        self._plan.allocate(dict(
+            **dict.fromkeys(("label", "other", "part", "chosen"), 4 * n),
+            listed=max(4 * len(_JOINED) * (n + _MOST_HUGE), n * listed_bytes),
             **dict.fromkeys(("total", "part_total", "other_total"), sum_bytes * n),
             **{f"in_{name}": masses["in_mass"] for name in ("total", "part_total", "other_total")},
-            active=n,
+            active=n + 4,
             grown=n,
             room=8 * n,
             firsts=4 * _MOST_BINS * blocks,
             long_rows=_LONG_ROW_BYTES * (arcs // (_LONG_ROW_ARCS + 1)),
             in_long_rows=_LONG_ROW_BYTES * (in_arcs // (_LONG_ROW_ARCS + 1)),
             counters=_COUNTERS_BYTES,
-        )  # fmt: skip
-        level = self._plan.arrays.of(0)
-        self._reserve(level, map=4 * n, **masses)
+            map=4 * n,
+            **masses,
+        ))  # fmt: skip
         members = {
             "begins": out_rows.offsets.pointer, "ends": out_rows.offsets.pointer + 8,
             "targets": out_rows.targets.pointer,
             "weights": 0 if out_rows.weights is None else out_rows.weights.pointer,
             **dict.fromkeys(("in_begins", "in_ends", "in_targets", "in_weights"), 0),
-            "vertices": vertices.pointer, "mass": self._pointer(level["mass"]), "in_mass": 0,
+            "vertices": vertices.pointer, "mass": self._pointer("mass"), "in_mass": 0,
         }  # fmt: skip
         if in_rows is not None:
             members |= {
                 "in_begins": in_rows.offsets.pointer, "in_ends": in_rows.offsets.pointer + 8,
                 "in_targets": in_rows.targets.pointer,
                 "in_weights": 0 if in_rows.weights is None else in_rows.weights.pointer,
-                "in_mass": self._pointer(level["in_mass"]),
+                "in_mass": self._pointer("in_mass"),
             }  # fmt: skip
         self.first = GpuLevel(members, 0, placement.vertex_count, 0, 0, arcs, arcs)
         struct = self._arguments
         struct["number"], struct["smallest"] = struct["chosen"], struct["chosen"]
-        struct["old"] = struct["order"]
+        for number, name in enumerate(_JOINED):
+            struct[name] = int(struct["listed"]) + 4 * (n + _MOST_HUGE) * number
         struct["block_slots"], struct["loops"] = self._plan.block_slots, loops
         struct["is_unit"] = scores.is_unit
-        self._plan.arrays.shared["counters"][self._plan.part].fill_bytes(0)
+        self._plan.array("counters")[self._plan.part].fill_bytes(0)
         self._enter(self.first)
         state = self._run(Phase.FIRST_LEVEL)
         struct["factor"] = scores.factor_of(int(state[Word.FOUND]))
         self._measure(self.first, state)
 
-    def _pointer(self, array: DeviceArray) -> int:
-        return array[self._plan.part].pointer
+    def _make_plan(self, wide: bool, gpu: GpuOptions) -> _LevelPlan:
+        placement, scores = self._placement, self._scores
+        text = source(placement.id_dtype, wide=wide, one_way=scores.one_way)
+        with compiling(placement, text) as prepared:
+            placement.rows("out", scores.weighted)
+            if scores.one_way:
+                placement.rows("in", scores.weighted)
+            placement.vertices()
+        return _LevelPlan(placement, prepared, gpu, wide)
 
-    def _reserve(self, arrays: dict[str, DeviceArray], **sizes: int) -> None:
-        """Give arrays at least some bytes."""
-        needs = [(arrays[name], [max(8, nbytes)]) for name, nbytes in sizes.items()]
+    def _pointer(self, name: str, level: int = 0) -> int:
+        """Return the address of an array; those of levels have their numbers."""
+        return self._plan.array(name, level)[self._plan.part].pointer
+
+    def _reserve(self, level: int, **sizes: int) -> dict[str, int]:
+        """Give arrays of a level at least some bytes; return their addresses."""
+        needs = [
+            (self._plan.array(name, level), [max(8, nbytes)]) for name, nbytes in sizes.items()
+        ]
         self._placement.reserve(*needs)
-
-    def _reserve_shared(self, **sizes: int) -> None:
-        """Give arrays of all levels at least some bytes, and point to them."""
-        self._reserve(self._plan.arrays.shared, **sizes)
-        for name in sizes:
-            self._arguments[name] = self._pointer(self._plan.arrays.shared[name])
+        return {name: self._pointer(name, level) for name in sizes}
 
     def _run(self, phase: Phase, state: Any = ()) -> Array:
         """Run phases from one on; return the state at the end."""
         poll = self._poll
         if poll is not None:
             poll.before = self.visits
-        self.seconds["kernel"] += self._plan.run(state_words(state), phase=phase, poll=poll)
-        control = self._plan.controls()[0]
+        control = self._plan.ask(state_words(state), phase=phase, poll=poll)
+        for name, taken in self._plan.seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + taken
         self.visits += int(control["run_counts"][Count.VISITED])
         words: Array = control["state"].copy()
         return words
@@ -320,22 +311,26 @@ class GpuSteps:
         for name, pointer in level.members.items():
             struct[name] = pointer
         struct["count"] = level.vertex_count
-        struct["map"] = self._pointer(self._plan.arrays.of(level.number)["map"])
+        struct["map"] = self._pointer("map", level.number)
         struct["classes"] = class_count(level.vertex_count, level.bound, MOST_CLASSES)
-        slots = _LEAST_SLOTS
-        while slots < 2 * level.longest:
-            slots *= 2
-        slot_bytes = 4 + self._plan.sum_bytes
-        hubs = min(level.long_rows, _MOST_HUBS, max(1, _MOST_HUB_BYTES // (slots * slot_bytes)))
-        struct["hubs"], struct["hub_slots"] = hubs, slots
-        self._reserve_shared(
-            hub_keys=4 * hubs * slots,
-            hub_sums=self._plan.sum_bytes * hubs * slots,
-            hub_parts=_PART_BYTES * hubs * (4 * slots // self._plan.block_slots + 1),
+        plan, chunks = self._plan, level.long_chunks
+        slot_bytes, slots = 4 + plan.sum_bytes, 2 * plan.chunk_arcs
+        chunk_bytes = slots * slot_bytes + 4 * plan.chunk_arcs + _LONG_ROW_STATE_BYTES
+        longest = -(-level.longest // plan.chunk_arcs)
+        chunks = min(chunks, max(longest, _MOST_ARENA_BYTES // chunk_bytes))
+        struct["arena_chunks"] = chunks
+        self._plan.allocate(
+            {
+                "chunks": 4 * level.vertex_count if chunks else 0,
+                "arena_keys": 4 * slots * chunks,
+                "arena_sums": plan.sum_bytes * slots * chunks,
+                "arena_used": 4 * plan.chunk_arcs * chunks,
+                "arena_rows": _LONG_ROW_STATE_BYTES * chunks,
+            }
         )
 
     def _measure(self, level: GpuLevel, state: Array) -> None:
-        level.longest, level.long_rows = int(state[Word.LONGEST]), int(state[Word.LONG_ROWS])
+        level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
 
     def _moves(self, level: GpuLevel, rounds: int, *, refines: bool) -> None:
         self._word = first_word(self._word)
@@ -413,7 +408,7 @@ class GpuSteps:
     def _downloaded(self, level: GpuLevel) -> Level:
         """Return a level on the host."""
         n, ids = level.vertex_count, self._ids
-        arrays, part = self._plan.arrays.of(level.number), self._plan.part
+        plan = self._plan
         sums = np.dtype(f"u{self._plan.sum_bytes}")
         kinds = {
             "begins": (np.dtype(np.int64), n), "ends": (np.dtype(np.int64), n),
@@ -421,7 +416,10 @@ class GpuSteps:
             "weights": (sums, level.arcs),
             "mass": (sums, n), "in_mass": (sums, n * self._scores.one_way),
         }  # fmt: skip
-        of = {name: arrays[name][part].download(*kind) for name, kind in kinds.items()}
+        of = {
+            name: plan.array(name, level.number)[plan.part].download(*kind)
+            for name, kind in kinds.items()
+        }
         rows = Rows(
             frozen(of["begins"]), frozen(of["ends"]), frozen(of["targets"], ids),
             frozen(of["weights"], np.int64),
@@ -433,38 +431,32 @@ class GpuSteps:
         count = self._count(level, "part_" if parts else "", counts_only=False)
         if count == level.vertex_count:
             return None
-        struct, arrays = self._arguments, self._plan.arrays.of(level.number + 1)
+        struct, number = self._arguments, level.number + 1
         two, sum_bytes = self._scores.one_way, self._plan.sum_bytes
-        self._reserve(
-            arrays, begins=8 * count, ends=8 * count, mass=sum_bytes * count,
-            in_mass=sum_bytes * count * two,
-            map=4 * count,
+        members = self._reserve(
+            number, begins=8 * count, ends=8 * count, mass=sum_bytes * count,
+            in_mass=sum_bytes * count * two, map=4 * count,
         )  # fmt: skip
-        members = {
-            name: self._pointer(arrays[name]) for name in ("begins", "ends", "mass", "in_mass")
-        }
+        del members["map"]
         if not two:
             members["in_mass"] = 0
         struct["above_count"] = count
         struct["above_mass"], struct["in_above_mass"] = members["mass"], members["in_mass"]
         struct["above_begins"], struct["above_ends"] = members["begins"], members["ends"]
         bigs = level.arcs // max(1, self._plan.block_slots // 2) + 1
-        self._reserve_shared(bigs=_BIG_BYTES * min(count, bigs))
+        self._plan.allocate({"bigs": _BIG_BYTES * min(count, bigs)})
         state = self._run(Phase.JOIN_CLEAR)
         room, slots = int(state[Word.ARCS]), int(state[Word.SLOTS])
-        self._reserve(
-            arrays,
-            targets=self._placement.id_dtype.itemsize * room,
-            weights=self._plan.sum_bytes * room,
+        members |= self._reserve(
+            number, targets=self._placement.id_dtype.itemsize * room, weights=sum_bytes * room
         )
-        self._reserve_shared(big_keys=4 * slots, big_sums=self._plan.sum_bytes * slots)
-        members |= {name: self._pointer(arrays[name]) for name in ("targets", "weights")}
+        self._plan.allocate({"big_keys": 4 * slots, "big_sums": sum_bytes * slots})
         struct["above_targets"], struct["above_weights"] = members["targets"], members["weights"]
         state = self._run(Phase.JOIN_MEMBERS)
         none = ("in_begins", "in_ends", "in_targets", "in_weights", "vertices")
         members |= dict.fromkeys(none, 0)
         arcs = int(state[Word.ARCS])
-        above = GpuLevel(members, level.number + 1, count, 0, 0, arcs, room)
+        above = GpuLevel(members, number, count, 0, 0, arcs, room)
         self._measure(above, state)
         return above
 
@@ -474,9 +466,7 @@ class GpuSteps:
         struct["above_count"], struct["lifts"] = above_count, lifts
         struct["names"] = level.vertex_count if lifts else above_count
         self._run(Phase.RENAME_CLEAR)
-        for one, other in (
-            ("label", "other"), ("total", "other_total"), ("in_total", "in_other_total"),
-        ):  # fmt: skip
+        for one, other in _EXCHANGED:
             struct[one], struct[other] = struct[other].copy(), struct[one].copy()
 
     def lift(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
@@ -511,27 +501,26 @@ class GpuSteps:
         for name, total in zip(("total", "in_total"), totals, strict=True):
             self._of(name)[self._plan.part].upload(total.astype(f"u{self._plan.sum_bytes}"))
 
-    def vertices_above(self, level: GpuLevel | Level) -> Array:
-        """Return, on the host, the vertex of the next level of each vertex of a level."""
+    def vertices_above(self, level: GpuLevel | Level) -> Any:
+        """Return the vertex of the next level of each vertex of a level."""
         if isinstance(level, Level):
             with self._on_cores() as cores:
                 return cores.vertices_above(level)
-        array = self._plan.arrays.of(level.number)["map"]
+        array = self._plan.array("map", level.number)
         if level.number == 0:
             found, seconds = deliver_vertices(
-                self._placement, array, np.int32, ResultLocation(), result_dtype=self._ids
+                self._placement, array, np.int32, self._location, result_dtype=self._ids
             )
         else:
             found, seconds = deliver_items(
                 self._plan.part,
-                self._pointer(array),
+                self._pointer("map", level.number),
                 level.vertex_count,
                 np.int32,
-                ResultLocation(),
+                self._location,
             )
         self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
-        result: Array = found.astype(self._ids, copy=False)
-        return result
+        return found if found.dtype == self._ids else found.astype(self._ids)
 
     def communities(self) -> DeviceArray:
         """Return a vertex of the community of each vertex of the first level, by position, uint32.
@@ -543,7 +532,8 @@ class GpuSteps:
         return self._of("other")
 
     def _of(self, name: str) -> DeviceArray:
-        """Return the array that a member of the arguments points to."""
-        arrays = self._plan.arrays.shared.values()
+        """Return the array that a member of the arguments, one of those exchanged, points to."""
         pointer = int(self._arguments[name])
-        return next(one for one in arrays if one and self._pointer(one) == pointer)
+        pair = next(pair for pair in _EXCHANGED if name in pair)
+        (found,) = (one for one in pair if self._pointer(one) == pointer)
+        return self._plan.array(found)

@@ -1,12 +1,17 @@
 // Move vertices of a level to better communities, and refine communities: move_vertices and refine_communities of
 // cpu.py.
 //
-// A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes
-// supersteps of its own. In MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that
-// moved become active, as seen before this class moves; in MOVE_TAKE it moves. Weights are added up by community in
-// lists for TINY rows, and else in hash tables: in shared memory of a warp or of a block. The rows of hubs
-// are divided among all blocks, which add what their shared memory has to a table in global memory; MOVE_SCAN
-// divides the tables.
+// A round counts and lists the active vertices (listing.cuh), each with what the visit needs: so what a vertex reads
+// lies side by side with that of the next one, and there is less to wait for. Then each class takes two supersteps.
+// In MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that moved become active, as
+// seen before this class moves; in MOVE_TAKE it moves. Weights are added up by community in registers for TINY rows,
+// and else in hash tables in shared memory: of a warp, of a group of warps, or of a block. LONG rows are divided
+// into chunks, which blocks add up in shared memory, then to tables in global memory, the arena; the block that
+// ends the last chunk of a row compares its communities. Where the arena has no room for all long rows of a class,
+// they come in batches (MOVE_ADD). The weight to the vertex' own community, and to that of its first neighbour,
+// which most neighbours may have, are added up in registers: all threads would wait for one slot.
+//
+// Tables in shared memory are empty between two rows: who reads a slot clears it.
 //
 // A refinement is one round in which all vertices are active, and only communities of one's own count.
 #pragma once
@@ -30,14 +35,27 @@ __device__ __forceinline__ Candidate no_candidate() {
     return Candidate{amount_of(0xfff0000000000000ull), NO_LABEL};  // minus infinity
 }
 
-__device__ __forceinline__ Candidate warp_best(Candidate best) {
-    for (u32 step = WARP / 2; step > 0; step /= 2) {
-        const double score = __shfl_xor_sync(FULL_WARP, best.score, step);
-        const u32 label = __shfl_xor_sync(FULL_WARP, best.label, step);
-        best.take(score, label);
-    }
-    return best;
+// Return a word that is larger where the score is.
+__device__ __forceinline__ u64 order_of(double score) {
+    const u64 bits = bits_of_amount(__dadd_rn(score, 0.0));  // -0 is 0
+    return bits >> 63 ? ~bits : bits | u64{1} << 63;
 }
+
+// Return the best candidate of all lanes to all of them.
+__device__ __forceinline__ Candidate warp_best(const Candidate &best) {
+    const u64 order = order_of(best.score);
+    const u32 high = static_cast<u32>(order >> 32), low = static_cast<u32>(order);
+    const u32 most_high = __reduce_max_sync(FULL_WARP, high);
+    const u32 most_low = __reduce_max_sync(FULL_WARP, high == most_high ? low : 0u);
+    const bool is_best = high == most_high && low == most_low;
+    const u32 label = __reduce_min_sync(FULL_WARP, is_best ? best.label : NO_LABEL);
+    const u32 whose = __ffs(static_cast<int>(__ballot_sync(FULL_WARP, is_best))) - 1;
+    return Candidate{__shfl_sync(FULL_WARP, best.score, whose), label};
+}
+
+// Return the sum over all lanes to all of them.
+__device__ __forceinline__ u32 warp_total(u32 sum) { return __reduce_add_sync(FULL_WARP, sum); }
+__device__ __forceinline__ u64 warp_total(u64 sum) { return lanes_sum(sum); }
 
 __device__ __forceinline__ double number_of(u32 sum) { return static_cast<double>(sum); }
 // Sums are below 2^53.
@@ -47,7 +65,6 @@ __device__ __forceinline__ double number_of(u64 sum) {
 
 // What a vertex compares communities by.
 struct Visitor {
-    u32 v;
     u32 id;
     u32 own;
     double share;  // factor * mass
@@ -58,12 +75,12 @@ struct Visitor {
 // without those of its vertices that are not counted.
 struct Choice {
     Candidate best;
-    u64 extra;
+    Sum extra;
 };
 
 struct BlockMemory {
     Candidate best[WARP];
-    u64 extra[WARP];
+    Sum extra[WARP];
     u32 claimed;
     u32 written;
     u64 begin;
@@ -71,6 +88,8 @@ struct BlockMemory {
 
 template <bool REFINES>
 struct Moves : Level {
+    using Units = VertexLists::Units;
+
     u64 start;
     u32 which;  // class
     BlockMemory &shared;
@@ -83,21 +102,24 @@ struct Moves : Level {
           shared(shared),
           bytes(bytes) {}
 
-    // The first place of the vertices of the class with a kind of row, which is the end of those before.
-    __device__ __forceinline__ u32 begin_of(u32 kind) const {
-        return static_cast<u32>(block.state[THIS + kind]);
+    __device__ __forceinline__ u32 group_warps() const {
+        return min(GROUP_WARPS, blockDim.x / WARP);
     }
-    __device__ __forceinline__ u32 end_of(u32 kind) const { return begin_of(kind + 1); }
     __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
         if (arcs <= TINY_ARCS) return ROW_TINY;
         if (arcs <= WARP_ARCS) return ROW_WARP;
-        return is_long(arcs) ? ROW_HUB : ROW_BLOCK;
+        if (arcs <= group_warps() * WARP_ARCS) return ROW_GROUP;
+        return is_long(arcs) ? static_cast<RowKind>(ROW_LONG) : ROW_BLOCK;
     }
 
-    __device__ __forceinline__ Visitor visitor(u32 v) const {
-        Visitor at{v, id_of(v), arguments.label[v], 0, 0};
-        at.share = __dmul_rn(arguments.factor, number_of(arguments.mass[v]));
-        if (ONE_WAY) at.in_share = __dmul_rn(arguments.factor, number_of(arguments.in_mass[v]));
+    static __device__ __forceinline__ Row row_of(const Listed &listed) {
+        return Row{static_cast<i64>(listed.begin), listed.in_begin(), listed.leaving(listed.arcs),
+                   listed.arcs};
+    }
+    __device__ __forceinline__ Visitor visitor(const Listed &listed) const {
+        Visitor at{listed.id, listed.own, 0, 0};
+        at.share = __dmul_rn(arguments.factor, number_of(listed.mass));
+        if (ONE_WAY) at.in_share = __dmul_rn(arguments.factor, number_of(listed.in_mass()));
         return at;
     }
 
@@ -107,83 +129,109 @@ struct Moves : Level {
         if (!ONE_WAY) return __dmul_rn(at.share, leaving);
         return __dadd_rn(__dmul_rn(at.share, number_of(entering)), __dmul_rn(at.in_share, leaving));
     }
-    __device__ __forceinline__ double own_penalty(const Visitor &at) const {
-        const Sum there = arguments.total[at.own] - arguments.mass[at.v];
-        const Sum entering = ONE_WAY ? arguments.in_total[at.own] - arguments.in_mass[at.v] : 0;
+    // The penalty of the vertex' own community, of which the vertex is not counted.
+    __device__ __forceinline__ double own_penalty(const Listed &listed, const Visitor &at) const {
+        const Sum there = arguments.total[at.own] - listed.mass;
+        const Sum entering = ONE_WAY ? arguments.in_total[at.own] - listed.in_mass() : 0;
         return penalty(at, there, entering);
     }
 
-    // Call take(name, weight) for the arcs [first, end) of a row, `step` apart, that count for a community or part.
-    template <class Take>
-    __device__ __forceinline__ void thread_each_name(const Visitor &at, const Row &row, u64 first,
-                                                     u64 end, u32 step, Take take) const {
-        for (u64 base = first; base < end; base += BATCH * static_cast<u64>(step)) {
-            u32 name[BATCH], part[BATCH];
-            Sum weight[BATCH];
+    // Parts that others have joined stay.
+    __device__ __forceinline__ bool stays(const Listed &listed) const {
+        return REFINES && arguments.grown[listed.id];
+    }
+    // The name of the community or part of a neighbour; NO_LABEL if that does not count.
+    __device__ __forceinline__ u32 name_of(u32 u, u32 own) const {
+        const u32 label = arguments.label[u];
+        if (!REFINES) return label;
+        return label == own ? arguments.part[u] : NO_LABEL;
+    }
+
+    // Load the names and weights of the arcs base, base + step, ... before `end` that count: others have weight 0.
+    template <u32 ARCS>
+    __device__ __forceinline__ void thread_load(const Listed &listed, const Row &row, u64 base,
+                                                u64 end, u32 step, u32 (&name)[ARCS],
+                                                Sum (&weight)[ARCS]) const {
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                const u64 number = base + static_cast<u64>(i) * step;
-                name[i] = at.v;
-                weight[i] = 0;
-                if (number < end) name[i] = thread_arc(row, number, weight[i]);
-                if (name[i] == at.v) weight[i] = 0;
-            }
-            if constexpr (REFINES) {
+        for (u32 i = 0; i < ARCS; i++) {
+            const u64 number = base + static_cast<u64>(i) * step;
+            name[i] = listed.v;
+            weight[i] = 0;
+            if (number < end) name[i] = thread_arc(row, number, weight[i]);
+            if (name[i] == listed.v) weight[i] = 0;
+        }
+        u32 part[ARCS];
+        if constexpr (REFINES) {
 #pragma unroll
-                for (u32 i = 0; i < BATCH; i++) part[i] = weight[i] ? arguments.part[name[i]] : 0;
-            }
+            for (u32 i = 0; i < ARCS; i++) part[i] = weight[i] ? arguments.part[name[i]] : 0;
+        }
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++)
-                name[i] = weight[i] ? arguments.label[name[i]] : NO_LABEL;
+        for (u32 i = 0; i < ARCS; i++) name[i] = weight[i] ? arguments.label[name[i]] : NO_LABEL;
+        if constexpr (REFINES) {
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                if (!weight[i] || (REFINES && name[i] != at.own)) continue;
-                take(REFINES ? part[i] : name[i], weight[i]);
+            for (u32 i = 0; i < ARCS; i++) {
+                if (name[i] != listed.own) weight[i] = 0;
+                name[i] = weight[i] ? part[i] : NO_LABEL;
             }
         }
     }
 
-    // Compare the communities in slots [first, end) of a table, `step` apart.
-    __device__ __forceinline__ Choice look_through(const SumTable &table, const Visitor &at,
-                                                   u32 first, u32 end, u32 step) const {
+    // Compare communities with the best one: those with weight.
+    template <u32 ARCS>
+    __device__ __forceinline__ void thread_compare(const Visitor &at, const u32 (&name)[ARCS],
+                                                   const Sum (&weight)[ARCS],
+                                                   Candidate &best) const {
         const Sum *totals = REFINES ? arguments.part_total : arguments.total;
         const Sum *in_totals = REFINES ? arguments.in_part_total : arguments.in_total;
-        Choice choice{no_candidate(), 0};
-        for (u32 base = first; base < end; base += BATCH * step) {
-            u32 name[BATCH];
-            Sum there[BATCH], entering[BATCH];
-            bool moves[BATCH];
+        Sum there[ARCS], entering[ARCS];
+        bool moves[ARCS];
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                const u32 slot = base + i * step;
-                name[i] = slot < end ? load_system(table.keys + slot) : NO_LABEL;
-            }
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                const bool is_there = name[i] != NO_LABEL && (REFINES || name[i] != at.own);
-                there[i] = is_there ? totals[name[i]] : 0;
-                entering[i] = ONE_WAY && is_there ? in_totals[name[i]] : 0;
-                // A part that has grown does not move; nor does one of another class, in this superstep.
-                moves[i] = REFINES && is_there && !arguments.grown[name[i]];
-            }
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                if (name[i] == NO_LABEL) continue;
-                const Sum sum = load_system(table.sums + (base + i * step));
-                if (REFINES || name[i] == at.own) choice.extra += sum;
-                if (REFINES ? moves[i] && class_of(name[i], start) == which : name[i] == at.own)
-                    continue;
-                const double score = __dsub_rn(number_of(sum), penalty(at, there[i], entering[i]));
-                choice.best.take(score, name[i]);
-            }
+        for (u32 i = 0; i < ARCS; i++) {
+            there[i] = weight[i] ? totals[name[i]] : 0;
+            entering[i] = ONE_WAY && weight[i] ? in_totals[name[i]] : 0;
+            // A part that has grown does not move; nor does one of another class, in this superstep.
+            moves[i] = REFINES && weight[i] && !arguments.grown[name[i]];
         }
-        return choice;
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            if (!weight[i] || (moves[i] && class_of(name[i], start) == which)) continue;
+            best.take(__dsub_rn(number_of(weight[i]), penalty(at, there[i], entering[i])), name[i]);
+        }
+    }
+
+    // Compare the communities in some slots of a table, and clear them: slot_of(i) for first, first + step, ... below
+    // `end`.
+    template <class SlotOf>
+    __device__ __forceinline__ Candidate take_slots(const SumTable &table, const Visitor &at,
+                                                    u32 first, u32 end, u32 step,
+                                                    SlotOf slot_of) const {
+        Candidate best = no_candidate();
+        for (u32 base = first; base < end; base += BATCH * step) {
+            u32 slot[BATCH], name[BATCH];
+            Sum weight[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                slot[i] = base + i * step < end ? slot_of(base + i * step) : NO_LABEL;
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                name[i] = slot[i] != NO_LABEL ? load_system(table.keys + slot[i]) : NO_LABEL;
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                weight[i] = 0;
+                if (name[i] == NO_LABEL) continue;
+                weight[i] = load_system(table.sums + slot[i]);
+                table.clear(slot[i]);
+            }
+            thread_compare(at, name, weight, best);
+        }
+        return best;
     }
 
     // The community that a vertex moves to, or NO_LABEL.
-    __device__ __forceinline__ u32 decision(const Visitor &at, const Choice &choice) const {
+    __device__ __forceinline__ u32 decision(const Listed &listed, const Visitor &at,
+                                            const Choice &choice) const {
         const double weight = number_of(choice.extra);
-        const double against = own_penalty(at);
+        const double against = own_penalty(listed, at);
         if constexpr (REFINES) {
             const bool is_connected = weight >= against;
             return is_connected && choice.best.score > 0 ? choice.best.label : NO_LABEL;
@@ -199,265 +247,298 @@ struct Moves : Level {
         return found == at.own ? NO_LABEL : found;
     }
 
-    // Parts that others have joined stay.
-    __device__ __forceinline__ bool stays(const Visitor &at) const {
-        return REFINES && arguments.grown[at.id];
-    }
-
-    // A thread has every 32nd slot of its warp's table, as a list.
-    __device__ __forceinline__ u32 thread_choose(const SumTable &table, u32 v) const {
-        const Visitor at = visitor(v);
-        if (stays(at)) return NO_LABEL;
-        const Row row = row_of(v);
-        const u32 first = lane_id();
-        u32 end = first;
-        thread_each_name(at, row, 0, row.arcs, 1, [&](u32 name, Sum weight) {
-            u32 slot = first;
-            while (slot < end && table.keys[slot] != name) slot += WARP;
-            const bool is_new = slot == end;
-            table.keys[slot] = name;
-            table.sums[slot] = is_new ? weight : table.sums[slot] + weight;
-            if (is_new) end += WARP;
-        });
-        return decision(at, look_through(table, at, first, end, WARP));
-    }
-
-    // Add arcs of a row to an empty table; `threads` threads share the work, and `sync` orders them.
-    template <class Sync>
-    __device__ __forceinline__ void add_arcs(const SumTable &table, const Visitor &at,
-                                             const Row &row, u64 first, u64 end, u32 thread,
-                                             u32 threads, Sync sync) const {
-        for (u32 slot = thread; slot <= table.mask; slot += threads) table.clear(slot);
-        sync();
-        thread_each_name(at, row, first + thread, end, threads,
-                         [&](u32 name, Sum weight) { table.add(name, weight); });
-        sync();
-    }
-
-    // Return the choice of all threads of the block, to its first warp.
-    __device__ __forceinline__ Choice block_choice(Choice choice) const {
-        choice.best = warp_best(choice.best);
-        choice.extra = lanes_sum(choice.extra);
-        if (lane_id() == 0) {
-            shared.best[warp_id()] = choice.best;
-            shared.extra[warp_id()] = choice.extra;
-        }
-        __syncthreads();
-        if (warp_id() == 0) {
-            const bool is_there = lane_id() < blockDim.x / WARP;
-            choice.best = warp_best(is_there ? shared.best[lane_id()] : no_candidate());
-            choice.extra = lanes_sum(is_there ? shared.extra[lane_id()] : u64(0));
-        }
-        __syncthreads();
-        return choice;
-    }
-
-    // The next hubs of the class, as many as have tables, one for each lane, with pieces of their rows or tables.
-    struct Hubs {
-        u32 begin;  // place of the first
-        u32 pieces;
-        u32 end;  // pieces of the lanes up to this one
-        u32 all;
-
-        __device__ __forceinline__ u32 hub_of(u32 piece) const { return warp_lane_of(end, piece); }
-        __device__ __forceinline__ u32 first_of(u32 hub) const {
-            return __shfl_sync(FULL_WARP, end - pieces, hub);
-        }
-    };
-    template <class PiecesOf>
-    __device__ __forceinline__ Hubs warp_hubs(PiecesOf pieces_of) const {
-        Hubs hubs{begin_of(ROW_HUB) + static_cast<u32>(block.state[HUB]), 0, 0, 0};
-        if (hubs.begin >= end_of(ROW_HUB)) return hubs;
-        if (lane_id() < min(arguments.hubs, end_of(ROW_HUB) - hubs.begin))
-            hubs.pieces = pieces_of(row_of(arguments.order[hubs.begin + lane_id()]).arcs);
-        hubs.end = warp_sum_up_to(hubs.pieces);
-        hubs.all = __shfl_sync(FULL_WARP, hubs.end, WARP - 1);
-        return hubs;
-    }
-    __device__ __forceinline__ SumTable hub_table(u32 hub, u64 arcs) const {
-        const u64 first = hub * arguments.hub_slots;
-        return SumTable{arguments.hub_keys + first, arguments.hub_sums + first,
-                        slots_for(arcs) - 1};
-    }
-    __device__ __forceinline__ HubPart *hub_part(u32 hub, u32 piece) const {
-        return arguments.hub_parts + hub * (arguments.hub_slots / piece_slots()) + piece;
-    }
-
-    __device__ __forceinline__ u32 piece_slots() const { return arguments.block_slots / 4; }
-    __device__ __forceinline__ u32 table_pieces(u64 arcs) const {
-        return (slots_for(arcs) + piece_slots() - 1) / piece_slots();
-    }
-    // Look through pieces of tables, and clear them.
-    __device__ __forceinline__ void block_scan_hubs() const {
-        const Hubs hubs = warp_hubs([&](u64 arcs) { return table_pieces(arcs); });
-        for (u32 number = team.block; number < hubs.all; number += team.blocks) {
-            const u32 hub = hubs.hub_of(number), place = hubs.begin + hub;
-            const u32 piece = number - hubs.first_of(hub);
-            const Visitor at = visitor(arguments.order[place]);
-            if (stays(at)) {
-                if (piece == 0 && threadIdx.x == 0) arguments.chosen[place] = NO_LABEL;
-                continue;
-            }
-            const SumTable table = hub_table(hub, row_of(at.v).arcs);
-            const u32 begin = piece * piece_slots();
-            const u32 end = min(table.mask + 1, begin + piece_slots());
-            const Choice choice =
-                block_choice(look_through(table, at, begin + threadIdx.x, end, blockDim.x));
-            for (u32 slot = begin + threadIdx.x; slot < end; slot += blockDim.x) table.clear(slot);
-            if (threadIdx.x == 0) {
-                HubPart *part = hub_part(hub, piece);
-                store_system(&part->score, choice.best.score);
-                store_system(&part->extra, choice.extra);
-                store_system(&part->label, choice.best.label);
-                __threadfence();
-                shared.claimed = atomicAdd(arguments.counters->done + hub, 1u);
-                __threadfence();
-            }
-            __syncthreads();
-            const u32 pieces = table_pieces(row_of(at.v).arcs);
-            if (warp_id() == 0 && shared.claimed == pieces - 1)
-                warp_choose_of_pieces(at, hub, place, pieces);
-            __syncthreads();
-        }
-    }
-    // The block that has looked through the last piece of a hub's table compares what all of them had.
-    __device__ __forceinline__ void warp_choose_of_pieces(const Visitor &at, u32 hub, u32 place,
-                                                          u32 pieces) const {
+    // Choose by a row of at most ARCS arcs.
+    template <u32 ARCS>
+    __device__ __forceinline__ u32 thread_choose(const Listed &listed) const {
+        if (stays(listed)) return NO_LABEL;
+        const Visitor at = visitor(listed);
+        u32 name[ARCS];
         Choice choice{no_candidate(), 0};
-        for (u32 piece = lane_id(); piece < pieces; piece += WARP) {
-            const HubPart *part = hub_part(hub, piece);
-            choice.best.take(load_system(&part->score), load_system(&part->label));
-            choice.extra += load_system(&part->extra);
+        Sum weight[ARCS];
+        thread_load(listed, row_of(listed), 0, listed.arcs, 1, name, weight);
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            if (!REFINES && name[i] != at.own) continue;
+            choice.extra += weight[i];
+            if (!REFINES) weight[i] = 0;
+        }
+#pragma unroll
+        for (u32 i = ARCS - 1; i > 0; i--) {  // the first arc to a community has the sum of all
+            bool is_first = true;
+#pragma unroll
+            for (u32 j = 0; j < i; j++) {
+                const bool is_same = is_first && name[j] == name[i];
+                weight[j] += is_same ? weight[i] : 0;
+                is_first = is_first && !is_same;
+            }
+            if (!is_first) weight[i] = 0;
+        }
+        thread_compare(at, name, weight, choice.best);
+        return decision(listed, at, choice);
+    }
+
+    // Add the arcs [first, end) of a row to a table, by warps that share them, of which this is `thread`; return the
+    // lane's part of `extra`.
+    __device__ __forceinline__ Sum warp_add(const SumTable &table, const Listed &listed, u64 first,
+                                            u64 end, u32 thread, u32 threads) const {
+        const Row row = row_of(listed);
+        u32 guess = NO_LABEL;
+        Sum extra = 0, of_guess = 0, ignored;
+        const u32 neighbour = first < end ? thread_arc(row, 0, ignored) : listed.v;
+        for (u64 base = first + thread; base < end; base += BATCH * static_cast<u64>(threads)) {
+            u32 name[BATCH];
+            Sum weight[BATCH];
+            thread_load(listed, row, base, end, threads, name, weight);
+            if (guess == NO_LABEL) guess = name_of(neighbour, listed.own);
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const bool is_own = name[i] == listed.own;
+                if (REFINES || is_own) extra += weight[i];
+                if (!weight[i] || (!REFINES && is_own)) continue;
+                if (name[i] == guess)
+                    of_guess += weight[i];
+                else
+                    table.add(name[i], weight[i]);
+            }
         }
         __syncwarp();
-        choice.best = warp_best(choice.best);
-        choice.extra = lanes_sum(choice.extra);
-        const u32 found = decision(at, choice);
+        guess = __shfl_sync(FULL_WARP, guess, 0);  // the first lane has arcs if any has
+        of_guess = warp_total(of_guess);
+        if (lane_id() == 0 && of_guess) table.add(guess, of_guess);
+        return extra;
+    }
+
+    __device__ __forceinline__ Choice warp_choice(const Choice &choice) const {
+        return Choice{warp_best(choice.best), warp_total(choice.extra)};
+    }
+    // Tell the block what a warp has found.
+    __device__ __forceinline__ void warp_tell(Choice choice) const {
+        choice = warp_choice(choice);
         if (lane_id() != 0) return;
-        arguments.chosen[place] = found;
-        arguments.counters->done[hub] = 0;
+        shared.best[warp_id()] = choice.best;
+        shared.extra[warp_id()] = choice.extra;
+    }
+    // Return what some warps of the block have told.
+    __device__ __forceinline__ Choice warp_hear(u32 first, u32 warps) const {
+        const bool is_there = lane_id() < warps;
+        Choice choice{no_candidate(), 0};
+        if (is_there) choice = {shared.best[first + lane_id()], shared.extra[first + lane_id()]};
+        return warp_choice(choice);
     }
 
-    // Claim a row of the class that a block visits.
-    __device__ __forceinline__ u32 thread_claim() const {
-        return begin_of(ROW_BLOCK) + static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
-    }
-
-    // Visit pieces of the rows of hubs, then rows that a block visits, which blocks claim one by one, then those for
-    // warps: one copy of the code for all.
-    __device__ __forceinline__ void block_decide() const {
-        const u32 most = arguments.block_slots / 4, lane = lane_id();
-        const Hubs hubs =
-            warp_hubs([&](u64 arcs) { return static_cast<u32>((arcs + most - 1) / most); });
+    // The block's table.
+    __device__ __forceinline__ SumTable table() const {
         Sum *sums = reinterpret_cast<Sum *>(bytes);
-        u32 *keys = reinterpret_cast<u32 *>(sums + arguments.block_slots);
-        const u32 mine = warp_id() * WARP_SLOTS;
-        u32 kind = ROW_HUB;
-        u64 next = team.block;
-        for (;;) {
-            u32 place, hub = 0;
-            u64 first = 0;
-            if (kind == ROW_HUB) {
-                if (next >= hubs.all) {
-                    if (block.state[HUB]) return;
-                    kind = end_of(ROW_BLOCK) > begin_of(ROW_BLOCK) ? ROW_BLOCK : ROW_WARP;
-                    if (kind == ROW_BLOCK && threadIdx.x == 0) shared.claimed = thread_claim();
-                    next = begin_of(ROW_WARP) + team.warp();
-                    continue;
-                }
-                hub = hubs.hub_of(static_cast<u32>(next));
-                place = hubs.begin + hub;
-                first = (next - hubs.first_of(hub)) * most;
-                next += team.blocks;
-            } else if (kind == ROW_BLOCK) {
-                __syncthreads();
-                place = shared.claimed;
-                if (place >= end_of(ROW_BLOCK)) {
-                    kind = ROW_WARP;
-                    continue;
-                }
-            } else {
-                if (next >= end_of(ROW_WARP)) break;
-                place = static_cast<u32>(next);
-                next += team.warps();
-            }
-            const bool is_block = kind != ROW_WARP;
-            const u32 thread = is_block ? threadIdx.x : lane,
-                      threads = is_block ? blockDim.x : WARP;
-            // The next claim, which is under way meanwhile, is stored once all have read the last.
-            u32 claim = 0;
-            if (kind == ROW_BLOCK && threadIdx.x == 0) claim = thread_claim();
-            const Visitor at = visitor(arguments.order[place]);
-            u32 found = NO_LABEL;
-            if (!stays(at)) {
-                const Row row = row_of(at.v);
-                const u64 end = kind == ROW_HUB ? min(row.arcs, first + most) : row.arcs;
-                const SumTable table{is_block ? keys : keys + mine, is_block ? sums : sums + mine,
-                                     slots_for(end - first) - 1};
-                add_arcs(table, at, row, first, end, thread, threads, [=] {
-                    if (is_block)
-                        __syncthreads();
-                    else
-                        __syncwarp();
-                });
-                if (kind == ROW_HUB) {
-                    const SumTable all = hub_table(hub, row.arcs);
-                    for (u32 slot = threadIdx.x; slot <= table.mask; slot += blockDim.x) {
-                        const u32 name = load_system(table.keys + slot);
-                        if (name != NO_LABEL) all.add(name, load_system(table.sums + slot));
-                    }
-                    __syncthreads();
-                    continue;
-                }
-                Choice choice = look_through(table, at, thread, table.mask + 1, threads);
-                if (is_block) {
-                    choice = block_choice(choice);
-                } else {
-                    choice.best = warp_best(choice.best);
-                    choice.extra = lanes_sum(choice.extra);
-                }
-                found = decision(at, choice);
-            }
-            if (thread == 0 && kind != ROW_HUB) arguments.chosen[place] = found;
-            if (is_block) {
-                __syncthreads();
-                if (threadIdx.x == 0) shared.claimed = claim;
-            } else {
-                __syncwarp();
-            }
-        }
-        const SumTable table{keys + mine, sums + mine, 0};
-        const u64 end = end_of(ROW_TINY);
-        for (u64 place = begin_of(ROW_TINY) + team.thread(); place < end; place += team.threads())
-            arguments.chosen[place] = thread_choose(table, arguments.order[place]);
+        return SumTable{reinterpret_cast<u32 *>(sums + arguments.block_slots), sums,
+                        arguments.block_slots};
+    }
+    // The part of it from a warp on, for some arcs.
+    __device__ __forceinline__ SumTable table_of(u32 warp, u64 arcs) const {
+        const SumTable all = table();
+        return SumTable{all.keys + warp * WARP_SLOTS, all.sums + warp * WARP_SLOTS,
+                        slots_for(arcs)};
     }
 
-    // Activate the neighbours in other communities of the vertices of a class that moved.
-    __device__ __forceinline__ void activate(u32 place, u32 thread, u32 threads) const {
-        if (arguments.chosen[place] == NO_LABEL) return;
-        const u32 v = arguments.order[place];
-        const Row row = row_of(v);
-        const u32 own = arguments.label[v];
-        for (u64 number = thread; number < row.arcs; number += threads) {
-            Sum weight;
-            const u32 u = thread_arc(row, number, weight);
-            if (arguments.label[u] != own && !load_system(arguments.active + u))
-                store_system(arguments.active + u, u8(1));
+    // Add a chunk of a long row, which the block has added up, to the row's table in the arena; who ends the last
+    // chunk chooses. `part` has half of the slots of shared memory at most: the others take a list.
+    __device__ __forceinline__ void block_add_chunk(const Units &now, u32 place,
+                                                    const Listed &listed, const SumTable &part,
+                                                    Sum extra) const {
+        const u64 chunk = arguments.chunks[place] - now.chunk;
+        LongRow *row = arguments.arena_rows + chunk;
+        u32 *used = arguments.arena_used + chunk * chunk_arcs();
+        const u64 first = chunk * 2 * chunk_arcs();
+        const SumTable all{arguments.arena_keys + first, arguments.arena_sums + first,
+                           slots_for(listed.arcs)};
+        u32 *list = part.keys + arguments.block_slots / 2;
+        for (u32 slot = threadIdx.x; slot < part.slots; slot += blockDim.x) {
+            const u32 name = load_system(part.keys + slot);
+            if (name == NO_LABEL) continue;
+            bool is_first;
+            const u32 where = all.add(name, load_system(part.sums + slot), is_first);
+            part.clear(slot);
+            if (is_first) store_system(list + atomicAdd(&shared.written, 1u), where);
+        }
+        extra = warp_total(extra);
+        if (lane_id() == 0 && extra) atomicAdd(&row->extra, static_cast<u64>(extra));
+        __syncthreads();
+        const u32 written = shared.written;
+        if (threadIdx.x == 0) shared.begin = written ? atomicAdd(&row->used, written) : 0u;
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < written; i += blockDim.x) {
+            store_system(used + shared.begin + i, load_system(list + i));
+            store_system(list + i, NO_LABEL);
+        }
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            shared.begin = atomicAdd(&row->done, 1u) + 1;
+            shared.written = 0;
+            __threadfence();
+        }
+        __syncthreads();
+        if (shared.begin < chunks_of(listed.arcs)) return;
+        const Visitor at = visitor(listed);
+        warp_tell({take_slots(all, at, threadIdx.x, load_system(&row->used), blockDim.x,
+                              [&](u32 i) { return load_system(used + i); }),
+                   0});
+        __syncthreads();
+        if (warp_id() != 0) return;
+        Choice choice = warp_hear(0, blockDim.x / WARP);
+        if (lane_id() != 0) return;
+        choice.extra = static_cast<Sum>(load_system(&row->extra));
+        arguments.chosen[place] = stays(listed) ? NO_LABEL : decision(listed, at, choice);
+        *row = LongRow{0, 0, 0};
+    }
+
+    // Visit chunks of long rows, rows of a block, and groups of rows, which blocks claim one by one.
+    __device__ __forceinline__ void block_visit_large(const Units &now) const {
+        const u32 warps = blockDim.x / WARP, groups = warps / group_warps();
+        const u32 before = now.chunks + now.rows(ROW_BLOCK);
+        const u32 all = before + (now.rows(ROW_GROUP) + groups - 1) / groups;
+        for (u32 unit = team.block; unit < all;) {
+            u32 claim = 0;  // the next one, which is under way meanwhile
+            if (threadIdx.x == 0)
+                claim = team.blocks + static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
+            const u32 sharing = unit < before ? warps : group_warps();
+            const u32 group = warp_id() / sharing, thread = threadIdx.x - group * sharing * WARP;
+            u32 place = now.begins[ROW_BLOCK] + unit - now.chunks;
+            u64 first = 0;
+            bool is_there = true;
+            if (unit < now.chunks) {
+                const u32 chunk = now.chunk + unit;
+                place = lists().warp_place_of(now, chunk);
+                first = static_cast<u64>(chunk - arguments.chunks[place]) * chunk_arcs();
+            } else if (unit >= before) {
+                place = now.begins[ROW_GROUP] + (unit - before) * groups + group;
+                is_there = group < groups && place < now.begins[ROW_GROUP + 1];
+            }
+            Listed listed{};
+            if (is_there) listed = arguments.listed[place];
+            const bool counts = is_there && !stays(listed);
+            u64 end = counts ? listed.arcs : first;
+            if (unit < now.chunks) end = min(end, first + chunk_arcs());
+            const SumTable part = table_of(group * sharing, end - first);
+            const Sum extra = warp_add(part, listed, first, end, thread, sharing * WARP);
+            __syncthreads();
+            if (unit < now.chunks) {
+                block_add_chunk(now, place, listed, part, extra);
+            } else {
+                const Visitor at = visitor(listed);
+                warp_tell({take_slots(part, at, thread, part.slots, sharing * WARP,
+                                      [](u32 slot) { return slot; }),
+                           extra});
+                __syncthreads();
+                if (thread < WARP) {
+                    const Choice choice = warp_hear(warp_id(), sharing);
+                    if (lane_id() == 0 && is_there)
+                        arguments.chosen[place] = counts ? decision(listed, at, choice) : NO_LABEL;
+                }
+            }
+            if (threadIdx.x == 0) shared.claimed = claim;
+            __syncthreads();
+            unit = shared.claimed;
         }
     }
-    // Blocks, warps and threads begin at the end, as those at the begin have vertices to visit.
-    __device__ __forceinline__ void team_activate() const {
-        const u64 *places = block.state + BEFORE;
-        const u64 block_end = places[ROW_WARP], warp_end = places[ROW_TINY], end = places[KINDS];
-        for (u64 place = places[ROW_HUB] + team.blocks - 1 - team.block; place < block_end;
-             place += team.blocks)
-            activate(static_cast<u32>(place), threadIdx.x, blockDim.x);
-        for (u64 place = block_end + team.warps() - 1 - team.warp(); place < warp_end;
-             place += team.warps())
-            activate(static_cast<u32>(place), lane_id(), WARP);
-        for (u64 place = warp_end + team.threads() - 1 - team.thread(); place < end;
-             place += team.threads())
-            activate(static_cast<u32>(place), 0, 1);
+
+    // Visit rows of a warp.
+    __device__ __forceinline__ void team_visit_rows(const Units &now) const {
+        const u64 end = now.begins[ROW_WARP + 1];
+        u64 place = now.begins[ROW_WARP] + team.warp();
+        Listed next{};
+        if (place < end) next = arguments.listed[place];
+        for (; place < end; place += team.warps()) {
+            const Listed listed = next;
+            if (place + team.warps() < end) next = arguments.listed[place + team.warps()];
+            u32 found = NO_LABEL;
+            if (!stays(listed)) {
+                const SumTable part = table_of(warp_id(), listed.arcs);
+                const Sum extra = warp_add(part, listed, 0, listed.arcs, lane_id(), WARP);
+                __syncwarp();
+                const Visitor at = visitor(listed);
+                const Candidate best = take_slots(part, at, lane_id(), part.slots, WARP,
+                                                  [](u32 slot) { return slot; });
+                __syncwarp();
+                found = decision(listed, at, warp_choice({best, extra}));
+            }
+            if (lane_id() == 0) arguments.chosen[place] = found;
+        }
+    }
+
+    // Visit rows of a thread.
+    __device__ __forceinline__ void team_visit_tiny(const Units &now) const {
+        const u32 begin = now.begins[ROW_TINY], rows = now.rows(ROW_TINY);
+        team_each_lane(rows, [&](u32 row, bool is_there) {
+            Listed listed{};
+            if (is_there) listed = arguments.listed[begin + row];
+            const bool are_least = __all_sync(FULL_WARP, listed.arcs <= TINY_ARCS / 2);
+            if (!is_there) return;
+            arguments.chosen[begin + row] =
+                are_least ? thread_choose<TINY_ARCS / 2>(listed) : thread_choose<TINY_ARCS>(listed);
+        });
+    }
+
+    __device__ __forceinline__ void block_decide(const Units &now) const {
+        if (now.begins[ROW_TINY] > now.begins[0]) {
+            const SumTable all = table();
+            for (u32 slot = threadIdx.x; slot < all.slots; slot += blockDim.x) all.clear(slot);
+            if (threadIdx.x == 0) shared.written = 0;
+            __syncthreads();
+            block_visit_large(now);
+            team_visit_rows(now);
+        }
+        team_visit_tiny(now);
+    }
+
+    // Activate the neighbours in other communities of the vertices of a class that moved. A warp takes a 16th of the
+    // arcs of a chunk or of a row of a block, a quarter of a row of a group, a row, or 32 of the smallest. Warps begin
+    // at the end, as those at the begin have vertices to visit.
+    __device__ __forceinline__ void team_activate(const Units &units) const {
+        const u64 wide = units.chunks + units.rows(ROW_BLOCK);
+        const u64 parts = WIDE_WARPS * wide + GROUP_WARPS * units.rows(ROW_GROUP);
+        const u64 rows = parts + units.rows(ROW_WARP);
+        const u64 all = rows + (units.rows(ROW_TINY) + WARP - 1) / WARP;
+        for (u64 turn = team.warps() - 1 - team.warp(); turn < all; turn += team.warps()) {
+            if (turn >= rows) {
+                const u64 row = (turn - rows) * WARP + lane_id();
+                if (row < units.rows(ROW_TINY))
+                    lane_activate_row(units.begins[ROW_TINY] + static_cast<u32>(row), 0, 0, 1);
+            } else if (turn >= parts) {
+                lane_activate_row(units.begins[ROW_WARP] + static_cast<u32>(turn - parts), 0,
+                                  lane_id(), WARP);
+            } else if (turn >= WIDE_WARPS * wide) {
+                const u32 part = static_cast<u32>(turn - WIDE_WARPS * wide);
+                lane_activate_row(units.begins[ROW_GROUP] + part / GROUP_WARPS, 0,
+                                  part % GROUP_WARPS * WARP + lane_id(), GROUP_WARPS * WARP);
+            } else {
+                const u32 unit = static_cast<u32>(turn / WIDE_WARPS);
+                const u32 thread = static_cast<u32>(turn % WIDE_WARPS) * WARP + lane_id();
+                u32 place = units.begins[ROW_BLOCK] + unit - units.chunks;
+                u64 first = 0;
+                if (unit < units.chunks) {
+                    place = lists().warp_place_of(units, unit);
+                    first = static_cast<u64>(unit - arguments.chunks[place]) * chunk_arcs();
+                }
+                lane_activate_row(place, first, thread, WIDE_WARPS * WARP);
+            }
+            __syncwarp();
+        }
+    }
+    static constexpr u32 WIDE_WARPS = 16;
+    // Along the arcs first + thread, first + thread + threads, ... of a chunk, or of a row that is not long.
+    __device__ __forceinline__ void lane_activate_row(u32 place, u64 first, u32 thread,
+                                                      u32 threads) const {
+        const u32 taken = arguments.chosen[place];
+        if (taken == NO_LABEL) return;
+        const Listed listed = arguments.listed[place];
+        const Row row = row_of(listed);
+        u64 end = listed.arcs;
+        if (is_long(end)) end = min(end, first + chunk_arcs());
+        lane_activate(arguments.active, arguments.label, taken, first + thread, end, threads,
+                      [&](u64 number) {
+                          Sum ignored;
+                          return thread_arc(row, number, ignored);
+                      });
     }
 
     __device__ __forceinline__ void thread_move_mass(Sum *totals, u32 from, u32 to,
@@ -467,22 +548,22 @@ struct Moves : Level {
         if (!REFINES) atomicAdd(totals + from, Sum(0) - mass);
         atomicAdd(totals + to, mass);
     }
-    __device__ __forceinline__ void team_take() const {
-        const u64 end = end_of(ROW_TINY);
+    __device__ __forceinline__ void team_take(const Units &units) const {
         u64 moves = 0;
-        for (u64 place = begin_of(ROW_HUB) + team.thread(); place < end; place += team.threads()) {
-            const u32 v = arguments.order[place], to = arguments.chosen[place];
-            arguments.active[v] = 0;
+        for (u64 place = units.begins[0] + team.thread(); place < units.begins[KINDS];
+             place += team.threads()) {
+            const Listed listed = arguments.listed[place];
+            const u32 to = arguments.chosen[place];
+            arguments.active[listed.v] = 0;
             if (to == NO_LABEL) continue;
-            u32 *names = REFINES ? arguments.part : arguments.label;
-            const u32 from = names[v];
-            names[v] = to;
+            (REFINES ? arguments.part : arguments.label)[listed.v] = to;
             if (REFINES) store_system(arguments.grown + to, u8(1));
+            const u32 from = REFINES ? listed.id : listed.own;
             thread_move_mass(REFINES ? arguments.part_total : arguments.total, from, to,
-                             arguments.mass[v]);
+                             listed.mass);
             if (ONE_WAY)
                 thread_move_mass(REFINES ? arguments.in_part_total : arguments.in_total, from, to,
-                                 arguments.in_mass[v]);
+                                 listed.in_mass());
             moves += 1;
         }
         __syncwarp();
@@ -491,7 +572,7 @@ struct Moves : Level {
 
     __device__ __forceinline__ void team_begin() const {
         team_each(arguments.count, [&](u32 v) {
-            arguments.active[v] = row_of(v).arcs > 0;
+            arguments.active[v] = Level::row_of(v).arcs > 0;
             if constexpr (REFINES) {
                 const u32 id = id_of(v);
                 arguments.part[v] = id;
@@ -500,70 +581,44 @@ struct Moves : Level {
                 if (ONE_WAY) arguments.in_part_total[id] = arguments.in_mass[v];
             }
         });
-        for (u64 slot = team.thread(); slot < arguments.hubs * arguments.hub_slots;
-             slot += team.threads())
-            SumTable{arguments.hub_keys, arguments.hub_sums, 0}.clear(static_cast<u32>(slot));
-        if (team.block == 0) {
-            for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
-                arguments.counters->bins[0][bin] = 0;
-            if (threadIdx.x < MOST_HUBS) arguments.counters->done[threadIdx.x] = 0;
+        const u64 slots = arguments.arena_chunks * 2 * chunk_arcs();
+        for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
+            arguments.arena_keys[slot] = NO_LABEL;
+            arguments.arena_sums[slot] = 0;
         }
+        for (u64 row = team.thread(); row < arguments.arena_chunks; row += team.threads())
+            arguments.arena_rows[row] = LongRow{0, 0, 0};
+        lists().team_begin(team);
+        const u64 rest = u64{arguments.count} + threadIdx.x;
+        if (team.block == 0 && rest < (u64{arguments.count} + 3) / 4 * 4)
+            arguments.active[rest] = 0;
     }
 
-    __device__ __forceinline__ u32 bin_of(u32 v) const {
-        return class_of(id_of(v), start) * KINDS + kind_of(row_of(v).arcs);
-    }
-    // Call visit(v) for the active vertices in the block's range; threads come one by one.
-    template <class Visit>
-    __device__ __forceinline__ void block_active(Visit visit) const {
-        const u64 end = block_end(arguments.count);
-        for (u64 v = block_begin(arguments.count) + threadIdx.x; v < end; v += blockDim.x)
-            if (arguments.active[v]) visit(static_cast<u32>(v));
-    }
-    // Count the block's active vertices by bins, and reserve places in them.
     __device__ __forceinline__ void block_count() const {
-        u32 *counts = reinterpret_cast<u32 *>(bytes);
-        const u32 bins = arguments.classes * KINDS, parity = block.state[ROUND] & 1;
-        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) counts[bin] = 0;
-        __syncthreads();
-        u64 visited = 0;
-        block_active([&](u32 v) {
-            atomicAdd(counts + bin_of(v), 1u);
-            visited += 1;
-        });
-        __syncthreads();
-        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) {
-            const u32 count = counts[bin];
-            u32 first = 0;
-            if (count) first = atomicAdd(arguments.counters->bins[parity] + bin, count);
-            arguments.firsts[team.block * MOST_BINS + bin] = first;
-        }
-        __syncthreads();
+        const u64 visited = lists().block_count(
+            team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes), [&](u32 v) {
+                return class_of(id_of(v), start) * KINDS + kind_of(Level::row_of(v).arcs);
+            });
         warp_count(block, VISITED, REFINES ? 0 : visited);
         warp_count(block, MOVES, visited);
     }
-    // List them.
     __device__ __forceinline__ void block_list() const {
-        u32 *places = reinterpret_cast<u32 *>(bytes);
-        const u32 bins = arguments.classes * KINDS, parity = block.state[ROUND] & 1;
-        if (warp_id() == 0) {
-            u32 before = 0;
-            for (u32 base = 0; base < bins; base += WARP) {
-                const u32 bin = base + lane_id();
-                const u32 count = bin < bins ? arguments.counters->bins[parity][bin] : 0;
-                const u32 end = before + warp_sum_up_to(count);
-                if (bin < bins) {
-                    places[bin] = end - count + arguments.firsts[team.block * MOST_BINS + bin];
-                    if (team.block == 0) arguments.counters->ends[bin] = end;
-                }
-                before = __shfl_sync(FULL_WARP, end, WARP - 1);
-            }
-        }
-        if (team.block == 0)
-            for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
-                arguments.counters->bins[parity ^ 1][bin] = 0;
-        __syncthreads();
-        block_active([&](u32 v) { arguments.order[atomicAdd(places + bin_of(v), 1u)] = v; });
+        lists().block_list(team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes),
+                           [&](u32 v, const VertexLists::Places &places) {
+                               const Row row = Level::row_of(v);
+                               Listed listed{};
+                               listed.v = v;
+                               listed.id = id_of(v);
+                               listed.own = arguments.label[v];
+                               listed.arcs = static_cast<u32>(row.arcs);
+                               listed.begin = static_cast<Sum>(row.begin);
+                               listed.mass = arguments.mass[v];
+                               if (ONE_WAY)
+                                   listed.set_in(row.in_begin, row.leaving, arguments.in_mass[v]);
+                               const u32 bin =
+                                   class_of(listed.id, start) * KINDS + kind_of(row.arcs);
+                               arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
+                           });
     }
 
     __device__ __forceinline__ void run(u32 phase) const {
@@ -578,35 +633,40 @@ struct Moves : Level {
                 block_list();
                 break;
             case MOVE_DECIDE:
-                if (which != NO_CLASS) block_decide();
-                if (block.state[PREVIOUS] != NO_CLASS && block.state[HUB] == 0) team_activate();
+            case MOVE_ADD: {
+                Units now = lists().batch_of(which, block.state[LONG_BEGIN], block.state[LONG_END]);
+                if (phase == MOVE_ADD) now.leave_short_rows();
+                block_decide(now);
+                const u32 before = static_cast<u32>(block.state[PREVIOUS]);
+                if (phase == MOVE_DECIDE && !REFINES) team_activate(lists().units_of(before));
                 break;
-            case MOVE_SCAN:
-                block_scan_hubs();
-                break;
+            }
             case MOVE_TAKE:
-                team_take();
+                team_take(lists().units_of(which));
                 break;
         }
     }
 };
 
+// Choose the next batch of a class' long rows.
+__device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
+    state[LONG_BEGIN] = state[LONG_END];
+    if (state[LONG_BEGIN] < state[LONG_ROWS])
+        state[LONG_END] = lists_of(arguments).batch_end(static_cast<u32>(state[CLASS]),
+                                                        state[LONG_BEGIN], arguments.arena_chunks);
+}
+
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    state[HUB] = 0;
-    for (; which < arguments.classes; which++) {
-        u32 ends[KINDS + 1];
-        for (u32 kind = 0; kind <= KINDS; kind++) {
-            const u32 bin = which * KINDS + kind;
-            ends[kind] = bin ? load_relaxed(arguments.counters->ends + bin - 1) : 0;
-        }
-        if (ends[KINDS] == ends[0]) continue;
-        for (u32 kind = 0; kind <= KINDS; kind++) state[THIS + kind] = ends[kind];
-        state[CLASS] = which;
-        return MOVE_DECIDE;
-    }
-    state[CLASS] = NO_CLASS;
+    const VertexLists lists = lists_of(arguments);
+    which = lists.next_class(which);
+    state[CLASS] = which;
+    state[LONG_END] = state[LONG_ROWS] = 0;
+    if (which != NO_CLASS && arguments.arena_chunks > 0)
+        state[LONG_ROWS] = lists.begin_of(which * KINDS + 1) - lists.begin_of(which * KINDS);
+    thread_next_batch(arguments, state);
+    if (state[CLASS] != NO_CLASS) return MOVE_DECIDE;
     const bool is_last = state[MOVED] <= state[ENOUGH] || state[ROUND] + 1 >= state[ROUNDS];
     if (state[PREVIOUS] != NO_CLASS && !is_last) return MOVE_DECIDE;
     state[ROUND] += 1;
@@ -618,7 +678,7 @@ __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64
 
 __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u32 phase,
                                                    const Sums &sums, u64 *state) {
-    u32 which = static_cast<u32>(state[CLASS]);
+    const u32 which = static_cast<u32>(state[CLASS]);
     switch (phase) {
         case MOVE_BEGIN:
             state[ROUND] = state[MOVED] = 0;
@@ -628,28 +688,21 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             if (sums.counts[MOVES] > 0) return MOVE_LIST;
             state[ROUND] += 1;
             return STOP;
-        case MOVE_DECIDE:
-            if (which != NO_CLASS)
-                return state[THIS + ROW_HUB + 1] > state[THIS + ROW_HUB] ? MOVE_SCAN : MOVE_TAKE;
-            state[PREVIOUS] = NO_CLASS;
-            which = arguments.classes;
-            break;
-        case MOVE_SCAN:
-            state[HUB] += arguments.hubs;
-            return state[THIS + ROW_HUB] + state[HUB] < state[THIS + ROW_HUB + 1] ? MOVE_DECIDE
-                                                                                  : MOVE_TAKE;
         case MOVE_LIST:
             state[PREVIOUS] = NO_CLASS;
-            which = 0;
-            break;
+            return thread_next_class(arguments, state, 0);
+        case MOVE_DECIDE:
+            if (which == NO_CLASS) {
+                state[PREVIOUS] = NO_CLASS;
+                return thread_next_class(arguments, state, arguments.classes);
+            }
+            [[fallthrough]];
+        case MOVE_ADD:
+            thread_next_batch(arguments, state);
+            return state[LONG_END] > state[LONG_BEGIN] ? MOVE_ADD : MOVE_TAKE;
         default:  // MOVE_TAKE
             state[MOVED] += sums.counts[MOVES];
-            state[PREVIOUS] = NO_CLASS;
-            if (sums.counts[MOVES] && !state[REFINES]) {
-                state[PREVIOUS] = which;
-                for (u32 kind = 0; kind <= KINDS; kind++) state[BEFORE + kind] = state[THIS + kind];
-            }
-            which += 1;
+            state[PREVIOUS] = sums.counts[MOVES] ? which : NO_CLASS;
+            return thread_next_class(arguments, state, which + 1);
     }
-    return thread_next_class(arguments, state, which);
 }

@@ -13,17 +13,6 @@ struct Renaming : Level {
     }
     __device__ __forceinline__ u32 name_at(u32 v) const { return arguments.lifts ? v : id_of(v); }
 
-    // A smaller neighbour in the community of a vertex, if one is among the first; else the vertex.
-    __device__ __forceinline__ u32 first_parent(u32 v) const {
-        const i64 begin = arguments.begins[v], end = min(arguments.ends[v], begin + BATCH);
-        const u32 own = arguments.label[v];
-        for (i64 arc = begin; arc < end; arc++) {
-            const u32 u = static_cast<u32>(arguments.targets[arc]);
-            if (u < v && arguments.label[u] == own) return u;
-        }
-        return v;
-    }
-
     __device__ __forceinline__ void run(u32 phase) const {
         switch (phase) {
             case RENAME_CLEAR:
@@ -54,47 +43,27 @@ struct Renaming : Level {
                 });
                 break;
             case SPLIT_BEGIN:
-                team_each(arguments.count, [&](u32 v) { arguments.part[v] = first_parent(v); });
+                team_each(arguments.count, [&](u32 v) {
+                    arguments.part[v] = thread_parent(v, arguments.begins[v], arguments.ends[v],
+                                                      arguments.targets, arguments.label);
+                });
                 if (team.thread() == 0) thread_forget_long_rows();
                 break;
+            case SPLIT_LINKED:
+                team_each(arguments.count, [&](u32 v) { forest().thread_flatten(v); });
+                break;
             case SPLIT_JOIN:
-                team_split();
+                team_visit_arcs(false, JoinEnds<Id>{forest(), arguments.targets, arguments.label,
+                                                    ONE_WAY && arguments.in_begins});
                 break;
             case SPLIT_NAME:
-                team_each(arguments.count, [&](u32 v) {
-                    arguments.other[v] = id_of(Forest{arguments.part}.root_of(v));
-                });
+                team_each(arguments.count,
+                          [&](u32 v) { arguments.other[v] = id_of(forest().thread_flatten(v)); });
                 break;
         }
     }
-    __device__ __forceinline__ void team_split() const;
+    __device__ __forceinline__ Forest forest() const { return Forest{arguments.part}; }
 };
-
-// The visitor of all rows that joins the ends of arcs within communities.
-struct JoinEnds {
-    const Arguments &arguments;
-
-    template <u32 ARCS>
-    __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
-                                               const bool (&there)[ARCS]) const {
-        u32 target[ARCS];
-        bool joins[ARCS];
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            target[i] = there[i] ? static_cast<u32>(arguments.targets[arcs[i]]) : 0;
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            joins[i] = there[i] && ((ONE_WAY && arguments.in_begins) || target[i] < rows[i]) &&
-                       arguments.label[target[i]] == arguments.label[rows[i]];
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            if (joins[i]) Forest{arguments.part}.thread_join(rows[i], target[i]);
-    }
-};
-
-__device__ __forceinline__ void Renaming::team_split() const {
-    team_visit_arcs(false, JoinEnds{arguments});
-}
 
 __device__ __forceinline__ u32 thread_decide_levels(const Arguments &arguments, u32 phase,
                                                     const Sums &sums, u64 *state) {
@@ -109,7 +78,7 @@ __device__ __forceinline__ u32 thread_decide_levels(const Arguments &arguments, 
     state[FOUND] += sums.counts[NAMES];
     if (phase == FIRST_LEVEL && !arguments.is_unit) return FIRST_ARCS;
     state[LONGEST] = load_relaxed(&counters.longest);
-    state[LONG_ROWS] = load_relaxed(&counters.hubs);
+    state[LONG_CHUNKS] = load_relaxed(&counters.chunks);
     return STOP;
 }
 

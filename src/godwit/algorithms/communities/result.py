@@ -54,7 +54,7 @@ class CommunitiesResult(VertexResult):
         self,
         graph: Graph,
         label: Any,
-        maps: list[Array],
+        maps: list[Any],
         modularity: float,
         quality: float,
         statistics: RunStatistics,
@@ -123,7 +123,7 @@ class CommunitiesResult(VertexResult):
         below = np.arange(len(self._label), dtype=self._label.dtype)
         count = len(below)
         for above in self._maps:
-            below = above[below]
+            below = host_array(above)[below]
             pairs = below.astype(np.int64) * max(1, self.count) + self._label
             _, first, index = np.unique(pairs, return_index=True, return_inverse=True)
             if self.count < len(first) < count:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.algorithms.components.result import ComponentsResult
+from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
 from godwit.graph.csr import Graph
@@ -63,6 +64,7 @@ _MORE_ROUNDS = 2
 """Further neighbours that Afforest links on GPUs where first neighbours have not joined most vertices."""
 
 
+@or_distributed("godwit.algorithms.components.distributed")
 @public
 def connected_components(
     graph: GraphArgument,

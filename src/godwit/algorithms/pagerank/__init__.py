@@ -17,6 +17,7 @@ from godwit.algorithms.pagerank.settings import (
     distribution,
     is_accelerated,
 )
+from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array, as_count
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
@@ -47,6 +48,7 @@ _MAX_ITERATIONS = 100
 """Default limit of iterations."""
 
 
+@or_distributed("godwit.algorithms.pagerank.distributed")
 @public
 def pagerank(
     graph: GraphArgument,

@@ -186,14 +186,18 @@ def _row_sum(sources: Any, contributions: Any, carried: Any, begin: Any, end: An
 
 
 def _few_sum(sources: Any, contributions: Any, carried: Any, begin: Any, length: Any) -> float:
-    """Return the sum of a row of 1 to FEW_ARCS arcs, whose number is a compile-time constant."""
+    """Return the sum of a row of 1 to FEW_ARCS arcs, whose number is a compile-time constant.
+
+    It is rounded as by :func:`_row_sum`.
+    """
     incoming: float = _addend(sources, contributions, carried, begin)
     if length > 1:
         incoming += _addend(sources, contributions, carried, begin + 1)
-    if length > 2:
+    if length == 3:
         incoming += _addend(sources, contributions, carried, begin + 2)
     if length > 3:
-        incoming += _addend(sources, contributions, carried, begin + 3)
+        third = _addend(sources, contributions, carried, begin + 2)
+        incoming += third + _addend(sources, contributions, carried, begin + 3)
     return incoming
 
 
@@ -225,8 +229,23 @@ def _start_block(
     sums[_at(2 * block + 1)] = dangling
 
 
+def no_sum() -> Any:
+    """Return a sum of no numbers; bound in its place is that of another kind of sum."""
+    return 0.0
+
+
+def added(total: Any, value: float) -> Any:
+    """Return a sum with a number added to it."""
+    return total + value
+
+
+def change_added(total: Any, value: float) -> Any:
+    """Return the sum of changes with one added to it; bound in its place is another kind of sum, too."""
+    return total + value
+
+
 def _update_rows(
-    length: int, row: Any, last: Any, begin: Any, change: float, dangling: float, offsets: Any,
+    length: int, row: Any, last: Any, begin: Any, change: Any, dangling: Any, offsets: Any,
     sources: Any, contributions: Any, divisors: Any, teleport: Any, old: Any, new: Any, damping: float,
     lift: float, omega: float,
 ) -> Any:  # fmt: skip
@@ -253,22 +272,24 @@ def _update_rows(
         value = lift * teleport[_at(stride * row)] + damping * incoming
         divisor = np.float64(max(count, 1))
         carried = value / divisor
-        change += abs(carried - old[_at(row)]) * divisor
+        change = change_added(change, abs(carried - old[_at(row)]) * divisor)
         carried += (omega - 1.0) * (carried - new[_at(row)])
-        dangling += carried if count == 0 else 0.0
+        if count == 0:
+            dangling = added(dangling, carried)
         new[_at(row)] = carried
         row += 1
     return begin, change, dangling
 
 
-def _update_block(
+def update_block(
     block: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any, blocks: Any, sections: Any,
-    teleport: Any, old: Any, new: Any, sums: Any, at_sums: Any, damping: float, lift: float,
-    omega: float,
-) -> None:  # fmt: skip
-    """Do one iteration of the vertices of a block; store its sums of changes and dangling ranks."""
-    change = 0.0
-    dangling = 0.0
+    teleport: Any, old: Any, new: Any, damping: float, lift: float, omega: float, change: Any,
+    dangling: Any,
+) -> Any:  # fmt: skip
+    """Do one iteration of the vertices of a block.
+
+    :returns: the sums of changes and of dangling ranks, to which these vertices are added
+    """
     row = blocks[_at(block)]
     begin = np.int64(offsets[_at(row)])
     data = offsets, sources, contributions, divisors, teleport, old, new, damping, lift, omega
@@ -285,8 +306,7 @@ def _update_block(
         else:
             begin, change, dangling = _update_rows(-1, row, last, begin, change, dangling, *data)
         row = last
-    sums[_at(at_sums + 2 * block)] = change
-    sums[_at(at_sums + 2 * block + 1)] = dangling
+    return change, dangling
 
 
 @kernel
@@ -309,7 +329,6 @@ def _iterate(
     omega = 1.0
     change = 0.0
     ratio = 0.0
-    accelerated_tolerance = damping / (1.0 + damping) * tolerance
     while barrier(control, size):
         before = change
         ratio_before = ratio
@@ -321,16 +340,11 @@ def _iterate(
         if rank == 0:
             outcome[_RESIDUAL] = change
             counts[_ITERATIONS] = iteration
-        enough = tolerance if omega == 1.0 else accelerated_tolerance
-        if iteration == max_iterations or (iteration > 0 and change < enough):
+        if is_last(iteration, max_iterations, change, damping, tolerance, omega):
             break
-        ratio = change / before
-        plain = _count(ratio, change, tolerance)
-        accelerated = _count(_chebyshev_ratio(radius), 2.0 * change, accelerated_tolerance)
-        if omega > 1.0 and change < tolerance and ratio >= 1.0:
-            omega = 1.0
-        elif omega > 1.0 or (iteration > 2 and ratio >= ratio_before and accelerated < plain):
-            omega = _next_omega(radius, omega)
+        ratio, omega = next_omega(
+            iteration, change, before, ratio_before, damping, tolerance, radius, omega
+        )
         parity = 1 - parity
         # Reset the cursor of the next iteration; all threads have left the one that used it.
         store_relaxed(cursors, ((1 - parity) * size + rank) * WORDS_PER_LINE, 0)
@@ -340,10 +354,12 @@ def _iterate(
             block, helped = next_block(cursors, parity, rank, size, blocks, helped)
             if block < 0 or load_acquire(control, ABORT) != 0:
                 break
-            _update_block(
+            block_change, block_dangling = update_block(
                 block, offsets, sources, contributions, divisors, bounds, sections, teleport, old,
-                new, sums, 2 * parity * blocks, damping, lift, omega,
+                new, damping, lift, omega, no_sum(), no_sum(),
             )  # fmt: skip
+            sums[_at(2 * (parity * blocks + block))] = block_change
+            sums[_at(2 * (parity * blocks + block) + 1)] = block_dangling
         old, new = new, old
         iteration += 1
     # After an abort the result is not used.
@@ -352,6 +368,50 @@ def _iterate(
         # Accelerated iterates oscillate about their limit, which may be close to 0.
         count = _divisor(offsets, divisors, row)
         ranks[_at(_vertex(order, row))] = max(carried, 0.0) * max(count, 1)
+
+
+def _accelerated_tolerance(damping: float, tolerance: float) -> float:
+    """Return the change at which accelerated iterations end."""
+    return damping / (1.0 + damping) * tolerance
+
+
+def is_last(
+    iteration: Any,
+    max_iterations: Any,
+    change: float,
+    damping: float,
+    tolerance: float,
+    omega: float,
+) -> bool:
+    """Return True if no further iteration is needed, or allowed.
+
+    :param iteration: number of iterations so far
+    :param change: by the last one
+    :param omega: extrapolation factor of the last one
+    """
+    enough = tolerance if omega == 1.0 else _accelerated_tolerance(damping, tolerance)
+    return bool(iteration == max_iterations or (iteration > 0 and change < enough))
+
+
+def next_omega(
+    iteration: Any, change: float, before: float, ratio_before: float, damping: float, tolerance: float,
+    radius: float, omega: float,
+) -> Any:  # fmt: skip
+    """Return the ratio of the last two changes, and the extrapolation factor of the next iteration.
+
+    :param before: the change by the last iteration but one
+    :param ratio_before: the ratio of the two changes before
+    :param radius: bound of the eigenvalues, which are real; 0 for plain iterations
+    """
+    ratio = change / before
+    plain = _count(ratio, change, tolerance)
+    enough = _accelerated_tolerance(damping, tolerance)
+    accelerated = _count(_chebyshev_ratio(radius), 2.0 * change, enough)
+    if omega > 1.0 and change < tolerance and ratio >= 1.0:
+        omega = 1.0
+    elif omega > 1.0 or (iteration > 2 and ratio >= ratio_before and accelerated < plain):
+        omega = _following_omega(radius, omega)
+    return ratio, omega
 
 
 def _count(ratio: float, change: float, tolerance: float) -> float:
@@ -364,7 +424,7 @@ def _chebyshev_ratio(radius: float) -> float:
     return radius / (1.0 + math.sqrt(1.0 - radius * radius))
 
 
-def _next_omega(radius: float, omega: float) -> float:
+def _following_omega(radius: float, omega: float) -> float:
     """Return the extrapolation factor of the next iteration from that of the last; 1 is a plain one."""
     return 1.0 / (1.0 - (0.5 if omega == 1.0 else 0.25) * radius * radius * omega)
 

@@ -24,7 +24,7 @@ from godwit import config
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.graph.facts import in_arcs, is_symmetric
-from godwit.graph.rows import require_memory, row_range
+from godwit.graph.rows import Rows, require_memory, row_range
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import barrier, block_range, run_team
 
@@ -87,17 +87,15 @@ def in_arcs_of(graph: Graph, dtype: Any, *, weighted: bool) -> InArcs:
 
 def _make_in_arcs(graph: Graph, dtype: Any, weighted: bool) -> InArcs:
     n, reverse = graph.vertex_count, in_arcs(graph, weighted=weighted)
-    by_degree = _gains_by_degree(graph)
-    ordered = by_degree or 2 * int(np.count_nonzero(np.diff(reverse.offsets) < _SHORT_ROW)) > n
-    arc_bytes = (np.dtype(dtype).itemsize if weighted else 0) * (1 + ordered) + 4 * ordered
+    arc_bytes = 2 * (np.dtype(dtype).itemsize if weighted else 0) + 4
     require_memory(32 * n + arc_bytes * graph.arc_count, "preparing a graph for PageRank")
     threads = thread_count(graph)
-    offsets = _narrowed(reverse.offsets, reverse)
+    offsets = narrowed(reverse.offsets)
     contributions = np.empty(graph.arc_count if weighted else 0, dtype)
     if weighted:
         outflow = np.empty(n)
         run_team(
-            _divide, graph.offsets, graph.weights, reverse.offsets, reverse.targets,
+            divide, graph.offsets, graph.weights, reverse.offsets, reverse.targets,
             reverse.weights, outflow, contributions, threads=threads,
         )  # fmt: skip
         divisors = (outflow > 0).astype(offsets.dtype)
@@ -105,14 +103,32 @@ def _make_in_arcs(graph: Graph, dtype: Any, weighted: bool) -> InArcs:
         divisors = graph.out_degree().astype(offsets.dtype)
     else:
         divisors = np.empty(0, offsets.dtype)
-    order = np.empty(0, graph.targets.dtype)
+    return arranged(
+        offsets, reverse.targets, contributions, divisors, graph.rows,
+        threads=threads, symmetric=is_symmetric(graph), value_count=n,
+    )  # fmt: skip
+
+
+def arranged(
+    offsets: Array, sources: Array, contributions: Array, divisors: Array, rows: Rows, *, threads: int,
+    symmetric: bool, value_count: int,
+) -> InArcs:  # fmt: skip
+    """Return rows of in-arcs in the order that suits them best.
+
+    :param rows: the out-arcs of the same vertices
+    :param symmetric: rows of in-arcs are as long as there are out-arcs
+    :param value_count: sources are below it; those from the number of rows on keep their numbers
+    """
+    by_degree = gains_by_degree(rows)
+    n = len(offsets) - 1
     blocks = block_bounds(offsets)
-    plain = InArcs(
-        offsets, reverse.targets, contributions, divisors, order, blocks, _one_section(blocks)
-    )
+    order = np.empty(0, sources.dtype)
+    plain = InArcs(offsets, sources, contributions, divisors, order, blocks, _one_section(blocks))
     if by_degree:
-        return _sorted_by_degree(plain, graph, threads)
-    return _sorted_by_length(plain, threads) if ordered else plain
+        return _sorted_by_degree(plain, rows, threads, symmetric, value_count)
+    if 2 * int(np.count_nonzero(np.diff(offsets) < _SHORT_ROW)) > n:
+        return _sorted_by_length(plain, threads, value_count)
+    return plain
 
 
 def _one_section(blocks: Array) -> Array:
@@ -122,39 +138,42 @@ def _one_section(blocks: Array) -> Array:
     return sections
 
 
-def _gains_by_degree(graph: Graph) -> bool:
+def gains_by_degree(rows: Rows) -> bool:
     """Return True if the vertices of highest degree take more reads than those near the reader."""
-    n, arcs = graph.vertex_count, graph.arc_count
+    n, arcs = rows.vertex_count, rows.arc_count
     if n <= _NEAR_VERTICES or not arcs:
         return False
-    highest = np.partition(graph.out_degree(), n - _NEAR_VERTICES)[n - _NEAR_VERTICES :]
+    highest = np.partition(np.diff(rows.offsets), n - _NEAR_VERTICES)[n - _NEAR_VERTICES :]
     sample = np.arange(0, arcs, max(1, arcs // _SAMPLES))
-    distance = np.searchsorted(graph.offsets, sample, side="right") - 1 - graph.targets[sample]
+    distance = np.searchsorted(rows.offsets, sample, side="right") - 1 - rows.targets[sample]
     near = np.count_nonzero(np.abs(distance) < _NEAR_VERTICES) / len(sample)
     return bool(highest.sum() / arcs - near > _LEAST_GAIN)
 
 
-def _sorted_by_degree(arcs: InArcs, graph: Graph, threads: int) -> InArcs:
+def _sorted_by_degree(
+    arcs: InArcs, rows: Rows, threads: int, symmetric: bool, value_count: int
+) -> InArcs:
     """Sort rows by ascending out-degree."""
-    degrees = np.minimum(graph.out_degree(), _MAX_DEGREE).astype(np.uint16)
-    order = np.argsort(degrees, kind="stable").astype(graph.targets.dtype)
+    degrees = np.minimum(np.diff(rows.offsets), _MAX_DEGREE).astype(np.uint16)
+    order = np.argsort(degrees, kind="stable").astype(rows.targets.dtype)
     offsets = _moved_offsets(arcs, order)
     blocks = block_bounds(offsets)
     sections = _one_section(blocks)
-    if is_symmetric(graph):  # rows are as long as there are out-arcs
+    if symmetric:
         ends = np.searchsorted(degrees[order], np.arange(FEW_ARCS + 1), side="right")
         sections[:, :-1] = np.clip(ends, blocks[:-1, None], blocks[1:, None])
-    return _moved(replace(arcs, order=order, blocks=blocks, sections=sections), offsets, threads)
+    arcs = replace(arcs, order=order, blocks=blocks, sections=sections)
+    return _moved(arcs, offsets, threads, value_count)
 
 
-def _sorted_by_length(arcs: InArcs, threads: int) -> InArcs:
+def _sorted_by_length(arcs: InArcs, threads: int, value_count: int) -> InArcs:
     """Sort the rows of each block by length."""
     order = np.empty(len(arcs.offsets) - 1, arcs.sources.dtype)
     run_team(
         _sort_by_length, arcs.offsets, arcs.blocks, np.zeros(threads * _LENGTHS, np.int64), order,
         arcs.sections, threads=threads,
     )  # fmt: skip
-    return _moved(replace(arcs, order=order), _moved_offsets(arcs, order), threads)
+    return _moved(replace(arcs, order=order), _moved_offsets(arcs, order), threads, value_count)
 
 
 def _moved_offsets(arcs: InArcs, order: Array) -> Array:
@@ -164,8 +183,10 @@ def _moved_offsets(arcs: InArcs, order: Array) -> Array:
     return offsets
 
 
-def _moved(arcs: InArcs, offsets: Array, threads: int) -> InArcs:
+def _moved(arcs: InArcs, offsets: Array, threads: int, value_count: int) -> InArcs:
     """Move the rows, which are in the order of vertices, to ``arcs.order`` and new offsets."""
+    row_of = np.empty(value_count, arcs.order.dtype)
+    row_of[len(arcs.order) :] = np.arange(len(arcs.order), value_count)
     moved = replace(
         arcs,
         offsets=offsets,
@@ -175,15 +196,15 @@ def _moved(arcs: InArcs, offsets: Array, threads: int) -> InArcs:
     )
     run_team(
         _MOVE_ROWS[arcs.contributions.size > 0], arcs.offsets, arcs.sources, arcs.contributions,
-        arcs.divisors, arcs.order, np.empty_like(arcs.order), moved.offsets, moved.sources,
+        arcs.divisors, arcs.order, row_of, moved.offsets, moved.sources,
         moved.contributions, moved.divisors, threads=threads,
     )  # fmt: skip
     return moved
 
 
-def _narrowed(offsets: Array, graph: Graph) -> Array:
+def narrowed(offsets: Array) -> Array:
     """Return offsets of 4 bytes if possible: they are read in every iteration."""
-    return offsets.astype(np.int32) if graph.arc_count < 2**31 else offsets
+    return offsets.astype(np.int32) if offsets[-1] < 2**31 else offsets
 
 
 def block_bounds(offsets: Array) -> Array:
@@ -203,7 +224,7 @@ def thread_count(graph: Graph, threads: int | None = None) -> int:
 
 
 @kernel
-def _divide(
+def divide(
     rank: int, size: int, control: Any, offsets: Any, weights: Any, in_offsets: Any,
     in_sources: Any, in_weights: Any, outflow: Any, contributions: Any,
 ) -> None:  # fmt: skip

@@ -18,6 +18,7 @@ import numpy as np
 from godwit.algorithms.bfs import run_bfs
 from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.algorithms.paths.weights import check_weights, uses_weights
+from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.graph.csr import Graph
@@ -330,6 +331,7 @@ def _in_supersteps(
     )  # fmt: skip
 
 
+@or_distributed("godwit.algorithms.sssp.distributed")
 @public
 def sssp(
     graph: GraphArgument,

@@ -7,7 +7,10 @@ floats by operations that IEEE 754 rounds one way only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -90,6 +93,44 @@ def graph_of_edges(
     return Graph.trusted(*rows, directed=not both_directions)
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """The checked arguments of :func:`draw_graph`."""
+
+    edge: Callable[[Any, Any, Any], Any]
+    settings: tuple[Any, ...]
+    vertices: int
+    edges: int
+    what: str
+    seed: int
+    weights: WeightRange | None
+    both_directions: bool
+    simple: bool
+
+    def draw(self, endpoints: Array, first: int = 0) -> None:
+        """Draw edges from number ``first`` on into an array of shape (2, edges)."""
+        draw = _draw_edges.bind(draw_edge=self.edge)
+        threads = thread_count_for(endpoints.shape[1])
+        run_team(draw, seed_word(self.seed), self.settings, first, *endpoints, threads=threads)
+
+
+_drawings: ContextVar[list[Drawing] | None] = ContextVar("drawings", default=None)
+
+
+@contextmanager
+def collected_drawings() -> Iterator[list[Drawing]]:
+    """Collect what :func:`draw_graph` is to draw in the block, instead of drawing it.
+
+    Graphs that are drawn by it have no vertices then.
+    """
+    drawings: list[Drawing] = []
+    token = _drawings.set(drawings)
+    try:
+        yield drawings
+    finally:
+        _drawings.reset(token)
+
+
 def draw_graph(
     edge: Callable[[Any, Any, Any], Any],
     settings: tuple[Any, ...],
@@ -112,9 +153,13 @@ def draw_graph(
     """
     seed = as_integer(seed, "seed")
     weights = as_weight_range(weights)
+    drawing = Drawing(edge, settings, n, edges, what, seed, weights, both_directions, simple)
+    collected = _drawings.get()
+    if collected is not None:
+        collected.append(drawing)
+        return Graph.from_edges([], [])
     endpoints = edge_arrays(n, edges, what, both_directions=both_directions)
-    draw = _draw_edges.bind(draw_edge=edge)
-    run_team(draw, seed_word(seed), settings, *endpoints, threads=thread_count_for(edges))
+    drawing.draw(endpoints)
     graph = graph_of_edges(n, endpoints, both_directions=both_directions, simple=simple)
     return weighted(graph, weights, seed)
 
@@ -126,14 +171,21 @@ def draw_edge(i: Any, seed: Any, settings: Any) -> Any:
 
 @kernel
 def _draw_edges(
-    rank: int, size: int, control: Any, seed: Any, settings: Any, sources: Any, targets: Any
+    rank: int,
+    size: int,
+    control: Any,
+    seed: Any,
+    settings: Any,
+    first: int,
+    sources: Any,
+    targets: Any,
 ) -> None:
     """Draw this thread's edges."""
     begin, end = block_range(rank, size, sources.size)
     for i in range(begin, end):
         if i % POLL_STEPS == 0 and load_acquire(control, ABORT) != 0:
             return
-        source, target = draw_edge(i, seed, settings)
+        source, target = draw_edge(first + i, seed, settings)
         sources[i] = source
         targets[i] = target
 

@@ -115,6 +115,18 @@ def checksum(array: Array) -> int:
     return (total + last) % 2**64
 
 
+def checksum_of_part(padded: Array, part: int, parts: int) -> int:
+    """Return what a part of a section adds to its checksum; the sum of all parts is that modulo 2**64.
+
+    :param padded: uint8, aligned, a multiple of 64
+    """
+    block_bytes = _LINE_BYTES * _LINES_PER_BLOCK
+    begin, end = block_range(part, parts, -(-padded.size // block_bytes))
+    nothing = frozen(np.empty(0, np.int64))
+    total, _ = _sum(padded[begin * block_bytes : end * block_bytes], begin, nothing, _ANYTHING, 0)
+    return total
+
+
 def checked(padded: Array, elements: Array, rule: Rule, limit: int = 0) -> tuple[int, bool]:
     """Return the checksum of a section, and True if its elements keep a rule, in one pass.
 

@@ -27,6 +27,7 @@ from godwit.errors import FormatError, InputError
 from godwit.graph.arcs import ReadOptions
 from godwit.graph.csr import Graph
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
+from godwit.graph.rows import Rows
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
 
@@ -113,14 +114,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     :raises FormatError: the header is damaged or contradicts itself; when the graph is first used: the
         rest is damaged
     """
-    header = _read_header(source)
-    content = source.content()
-    arrays = {
-        section.kind: frozen(
-            content[section.begin : section.begin + section.nbytes].view(section.dtype)
-        )
-        for section in header.sections
-    }
+    header, content, arrays = _map(source)
     return Graph.trusted(
         arrays[_OFFSETS],
         arrays[_TARGETS],
@@ -129,6 +123,66 @@ def read(source: Source, options: ReadOptions) -> Graph:
         ids=_mapped_ids(header, arrays),
         check=partial(_check, source.path, header, content, arrays),
     )
+
+
+@dataclass(frozen=True)
+class MappedGraph:
+    """A mapped file, of which nothing has been checked but the header.
+
+    :ivar rows: the rows of the graph
+    :ivar ids: ids of its vertices
+    """
+
+    path: Path
+    rows: Rows
+    ids: VertexIds
+    _header: _Header
+    _content: Array
+
+    @classmethod
+    def of(cls, source: Source) -> MappedGraph:
+        """Map a file; :raises FormatError: the header is damaged or contradicts itself"""
+        header, content, arrays = _map(source)
+        rows = Rows(arrays[_OFFSETS], arrays[_TARGETS], arrays.get(_WEIGHTS))
+        ids = VertexIds(header.vertex_count, _mapped_ids(header, arrays))
+        return cls(source.path, rows, ids, header, content)
+
+    @property
+    def directed(self) -> bool:
+        """False where every arc is stored in both directions."""
+        return self._header.directed
+
+    def checksums(self, part: int, parts: int) -> list[int]:
+        """Return what a part of the bytes of each section adds to its checksum, modulo 2**64."""
+        from godwit.io.binary.checksum import checksum_of_part
+
+        return [
+            checksum_of_part(self._content[section.begin : section.end], part, parts)
+            for section in self._header.sections
+        ]
+
+    def check_sums(self, sums: list[int]) -> None:
+        """Raise FormatError unless these are the checksums of the sections."""
+        for section, value in zip(self._header.sections, sums, strict=True):
+            if section.checksum != value:
+                raise FormatError(self.path, _damaged(section))
+
+
+def _damaged(section: _Section) -> str:
+    return f"the file is damaged: the checksum of its {section.name} does not match"
+
+
+def _map(source: Source) -> tuple[_Header, Array, dict[int, Array]]:
+    """Return header, content and arrays of a file."""
+    header = _read_header(source)
+    content = source.content()
+    arrays = {
+        section.kind: frozen(
+            content[section.begin : section.begin + section.nbytes].view(section.dtype)
+        )
+        for section in header.sections
+    }
+    return header, content, arrays
 
 
 def _read_header(source: Source) -> _Header:
@@ -224,9 +278,7 @@ def _check(path: Path, header: _Header, content: Array, arrays: dict[int, Array]
         padded = content[section.begin : section.end]
         value, right = checked(padded, elements, rule, header.vertex_count)
         if value != section.checksum:
-            raise FormatError(
-                path, f"the file is damaged: the checksum of its {section.name} does not match"
-            )
+            raise FormatError(path, _damaged(section))
         if not right:
             wrong.add(section.kind)
     offsets, targets = arrays[_OFFSETS], arrays[_TARGETS]

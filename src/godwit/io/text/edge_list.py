@@ -40,8 +40,8 @@ from godwit.io.text.scanner import INTEGER_32, INTEGER_64, NONE, REAL
 from godwit.io.text.tokens import WORD_LENGTH_BITS
 from godwit.io.text.writing import line_count, write_arcs
 
-_COMMENTS = "#%"
-_WEIGHTS = (INTEGER_32, INTEGER_64, REAL)
+COMMENT_MARKS = "#%"
+WEIGHT_KINDS = (INTEGER_32, INTEGER_64, REAL)
 _SEPARATOR = re.compile(r"\s*,\s*|\s+", re.ASCII)
 _ID = re.compile(r"-?[0-9]+")
 _WEIGHT = re.compile(r"[-+.0-9a-zA-Z]+")
@@ -63,7 +63,7 @@ def recognize(head: Head) -> bool:
     files of other formats begin with two or three numbers too. If they are texts, all lines must have
     the same two or three columns. Other faults are better reported with their line.
     """
-    arcs = [_SEPARATOR.split(line) for line in head.lines if line[0] not in _COMMENTS]
+    arcs = [_SEPARATOR.split(line) for line in head.lines if line[0] not in COMMENT_MARKS]
     if not arcs:
         return any(map(_DIRECTION.match, head.lines))
     if _names_columns(arcs[0], arcs[1:]):
@@ -80,7 +80,7 @@ def recognize(head: Head) -> bool:
     )
 
 
-class _Comments(NamedTuple):
+class Comments(NamedTuple):
     """Declarations in the comments before the first arc.
 
     :ivar ids: "text", "integer" or ""
@@ -102,13 +102,13 @@ def read(source: Source, options: ReadOptions) -> ArcList:
     counts them: then they are the numbers from ``options.id_base`` (None: 0) to the largest.
     """
     text = source.text()
-    position, fields, comments = _begin(text)
+    position, fields, comments = begin_of(text)
     if options.relabel is None and options.id_base is None:
         options = replace(options, id_base=comments.id_base, relabel=True if comments.ids else None)
     weighted = len(fields) > 2
     expected = "SOURCE TARGET WEIGHT" if weighted else "SOURCE TARGET"
-    kinds = _WEIGHTS if weighted else (NONE,)
-    shape = LineShape(expected, kinds, comments=_COMMENTS, comma=True)
+    kinds = WEIGHT_KINDS if weighted else (NONE,)
+    shape = LineShape(expected, kinds, comments=COMMENT_MARKS, comma=True)
     occurring = OccurringIds()
 
     def scan(shape: LineShape, ids: IdRange, seen: OccurringIds | None = None) -> ScannedArcs:
@@ -122,7 +122,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
     arcs: ScannedArcs
     if options.relabel is False or options.id_base is not None:
         arcs = scan(shape, IdRange(base, largest_vertex_count(), declared=False))
-    elif comments.ids == "text" or not all(map(_is_integer, fields[:2])):
+    elif comments.ids == "text" or not all(map(is_integer, fields[:2])):
         return of_words()
     else:
         try:
@@ -132,20 +132,20 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         declared = comments.vertex_count
         if declared is None or options.relabel or arcs.max_id >= declared:
             return _of_names(arcs, occurring, comments, text, options)
-    _check_counts(text, comments, arcs)
+    check_counts(text, comments, arcs.count)
     vertex_count = max(arcs.max_id + 1 - base, comments.vertex_count or 0)
     text.release()
     ids = VertexIds.counted(vertex_count, base)
     return ArcList(arcs, vertex_count, directed=not comments.undirected, ids=ids)
 
 
-def _begin(text: Text) -> tuple[int, list[str], _Comments]:
+def begin_of(text: Text) -> tuple[int, list[str], Comments]:
     """Return position and fields of the first arc, and the declarations before it."""
-    comments = _Comments()
+    comments = Comments()
     for position, line in text.lines():
         if not line:
             continue
-        if line[0] not in _COMMENTS:
+        if line[0] not in COMMENT_MARKS:
             named = None if comments.ids else _behind_names(text, position, line)
             return *(named or (position, _SEPARATOR.split(line))), comments
         if _UNDIRECTED.match(line):
@@ -181,7 +181,7 @@ def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]]
     below = (
         (at, _SEPARATOR.split(arc))
         for at, arc in text.lines(text.behind_line(position))
-        if arc and arc[0] not in _COMMENTS
+        if arc and arc[0] not in COMMENT_MARKS
     )
     looked_at = list(islice(below, _LINES_BELOW))
     if not _names_columns(fields, [arc for _, arc in looked_at]):
@@ -195,26 +195,27 @@ def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]]
     return looked_at[0]
 
 
-def _is_integer(field: str) -> bool:
+def is_integer(field: str) -> bool:
     """Return True if an id is taken for a number: an integer in [0, 2**63)."""
     return _ID.fullmatch(field) is not None and ANY_ID.complaint(field) is None
 
 
-def _check_counts(text: Text, comments: _Comments, arcs: Arcs) -> None:
+def check_counts(text: Text, comments: Comments, count: int) -> None:
+    """Refuse a file that has more or fewer arcs than a comment declares."""
     if comments.vertex_count is not None:
         unit = "edges in a comment (remove it if it is wrong)"
-        check_arc_count(text, comments.arc_count, arcs.count, comments.position, unit)
+        check_arc_count(text, comments.arc_count, count, comments.position, unit)
 
 
 def _of_names(
     arcs: Arcs,
     occurring: OccurringIds | None,
-    comments: _Comments,
+    comments: Comments,
     text: Text,
     options: ReadOptions,
 ) -> ArcList:
     """Return the arcs between the vertices whose ids occur."""
-    _check_counts(text, comments, arcs)
+    check_counts(text, comments, arcs.count)
     arcs, ids = relabelled(arcs, occurring, options, typed=comments.ids == "text")
     declared = comments.vertex_count
     if declared is not None and len(ids) > declared:

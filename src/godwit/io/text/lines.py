@@ -171,3 +171,23 @@ class FileText(Text):
             buffer[inside - begin] = ord("\n")
         buffer.flags.writeable = False
         return buffer, begin
+
+
+class PartOfText(MemoryText):
+    """Whole lines of a text in a file, in memory. Positions count its own bytes; lines, those of the file.
+
+    :param text: the whole text
+    :param begin: position in it of the first byte; a line begins there
+    :param end: position behind the last byte, a newline
+    """
+
+    def __init__(self, text: FileText, begin: int, end: int) -> None:
+        buffer, _ = text.window(begin, end)
+        super().__init__(text.path, buffer, end - begin)
+        self.begin = 0
+        self._text = text
+        self._first = begin
+
+    def line_number(self, position: int) -> int:
+        """Return the number (from 1) in the file of the line that a position lies in."""
+        return self._text.line_number(self._first + position)

@@ -124,7 +124,8 @@ store_relaxed = _make_store("monotonic", "store_relaxed")
 store_release = _make_store("release", "store_release")
 exchange = _make_read_modify_write("xchg", "acq_rel", "exchange")
 fetch_add = _make_read_modify_write("add", "acq_rel", "fetch_add")
-fetch_or = _make_read_modify_write("or", "monotonic", "fetch_or")
+fetch_or = _make_read_modify_write("or", "acq_rel", "fetch_or")
+fetch_and = _make_read_modify_write("and", "acq_rel", "fetch_and")
 
 
 @_intrinsic

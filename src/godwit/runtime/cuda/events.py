@@ -146,16 +146,13 @@ class GpuEvent:
         if stream is None:
             self.wait()
             return
-        if self._reached:
+        if self._waiter is not None and native_stream(stream) == self._waiter:
             return
-        native = native_stream(stream)
-        if native == self._waiter:
-            return
-        if self.done():  # a query costs a tenth of cudaStreamWaitEvent in another GPU's stream
+        if self.done():  # a query costs at most as much as a wait in another GPU's stream
             if waits_of:
-                waits_of.pop(int(native), None)
+                waits_of.pop(int(native_stream(stream)), None)
             return
-        pool = self._pool
+        pool, native = self._pool, native_stream(stream)
         outcome = pool.let_wait(native, self._handle, 0)
         if outcome[0]:
             driver.checked(outcome, f"letting a stream wait for cuda:{pool.index}")

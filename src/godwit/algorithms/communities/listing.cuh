@@ -1,0 +1,219 @@
+// Lists of the vertices that a round visits, for labels.cuh and moves.cuh. A hash assigns each active vertex to a
+// class, and classes take turns. A list is ordered by *bins*, of class and kind of row, the longest kind first:
+// that is LONG, whose rows are divided into chunks, and lie in the order of their chunks. The chunks of some long
+// rows, as many as tables have room for, are a *batch*.
+#pragma once
+
+#include "runtime/cuda/include/hashing.cuh"
+#include "runtime/cuda/include/schedule.cuh"
+
+constexpr u32 NO_LABEL = 0xffffffffu;
+constexpr u32 NO_CLASS = 0xffffffffu;
+constexpr u32 ROW_LONG = 0;  // a kind of row
+
+// Return the number of slots of a table for a row, of which at most half are taken, or one for each label.
+__device__ __forceinline__ u32 slots_for(u64 arcs) {
+    return static_cast<u32>((2 * min(arcs, u64{1} << 30) + WARP - 1) / WARP * WARP);
+}
+
+template <u32 CLASSES, u32 KINDS>
+struct ListCounters {
+    u64 long_rows[CLASSES];        // rows << 32 | chunks
+    u32 bins[2][CLASSES * KINDS];  // listed vertices, by parity of the round
+    u32 ends[CLASSES * KINDS];     // of bins in the list
+};
+
+// The vertices of a class.
+template <u32 KINDS>
+struct ClassUnits {
+    u32 begins[KINDS + 1] = {};  // places by kind, and their end
+    u32 chunk = 0;               // the first of the batch among those of the class
+    u32 chunks = 0;
+
+    __device__ __forceinline__ u32 rows(u32 kind) const { return begins[kind + 1] - begins[kind]; }
+    __device__ __forceinline__ void leave_short_rows() {
+        for (u32 kind = 1; kind < KINDS; kind++) begins[kind + 1] = begins[1];
+    }
+};
+
+template <u32 MOST_CLASSES, u32 KINDS>
+struct Lists {
+    static constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
+    using Units = ClassUnits<KINDS>;
+
+    ListCounters<MOST_CLASSES, KINDS> *counters;
+    const u8 *active;  // by position, in whole words
+    u32 *firsts;       // by block and bin: first place of the block's vertices
+    u32 *chunks;       // by place, of long rows: the first chunk among those of the class
+    u64 count;         // vertices
+    u32 classes;
+
+    __device__ __forceinline__ u32 begin_of(u32 bin) const {
+        return bin ? load_relaxed(counters->ends + bin - 1) : 0;
+    }
+    // Return the first class from one on that has vertices, or NO_CLASS.
+    __device__ __forceinline__ u32 next_class(u32 which) const {
+        for (; which < classes; which++)
+            if (begin_of(which * KINDS) != begin_of((which + 1) * KINDS)) return which;
+        return NO_CLASS;
+    }
+    // Return the vertices of a class, with all of its chunks.
+    __device__ __forceinline__ Units units_of(u32 which) const {
+        Units units;
+        if (which == NO_CLASS) return units;
+#pragma unroll
+        for (u32 kind = 0; kind <= KINDS; kind++)
+            units.begins[kind] = begin_of(which * KINDS + kind);
+        if (units.rows(ROW_LONG))
+            units.chunks = static_cast<u32>(load_relaxed(counters->long_rows + which));
+        return units;
+    }
+
+    // Return the first chunk of a long row, by its number among those of its class, or the end of all chunks.
+    __device__ __forceinline__ u32 chunk_of(const Units &all, u64 row) const {
+        if (row >= all.rows(ROW_LONG)) return all.chunks;
+        return load_relaxed(chunks + all.begins[ROW_LONG] + row);
+    }
+    // Return the end of the batch of long rows that begins with one and has at most so many chunks.
+    __device__ __forceinline__ u64 batch_end(u32 which, u64 begin, u64 most_chunks) const {
+        const Units all = units_of(which);
+        const u64 room = chunk_of(all, begin) + most_chunks;
+        u64 low = begin, high = all.rows(ROW_LONG);
+        if (all.chunks <= room) return high;
+        while (low < high) {
+            const u64 middle = (low + high + 1) / 2;
+            if (chunk_of(all, middle) <= room)
+                low = middle;
+            else
+                high = middle - 1;
+        }
+        return low;
+    }
+    // Return the vertices of a class, with the chunks of the long rows [begin, end).
+    __device__ __forceinline__ Units batch_of(u32 which, u64 begin, u64 end) const {
+        Units units = units_of(which);
+        if (units.chunks == 0) return units;
+        const u32 first = chunk_of(units, begin);
+        units.chunks = chunk_of(units, end) - first;
+        units.chunk = first;
+        return units;
+    }
+    // Return the place of the long row that has a chunk. All lanes come, with the same chunk.
+    __device__ __forceinline__ u32 warp_place_of(const Units &units, u32 chunk) const {
+        const i64 after = warp_lower_bound(chunks, units.begins[ROW_LONG],
+                                           units.begins[ROW_LONG + 1], i64{chunk} + 1);
+        return static_cast<u32>(after) - 1;
+    }
+
+    // Call visit(v) for the active vertices in the block's range; threads come one by one.
+    template <class Visit>
+    __device__ __forceinline__ void block_active(const Team &team, Visit visit) const {
+        const u64 all = (count + 3) / 4, each = (all + team.blocks - 1) / team.blocks;
+        const u64 end = min(all, (team.block + 1) * each);
+        const u32 *words = reinterpret_cast<const u32 *>(active);
+        for (u64 word = team.block * each + threadIdx.x; word < end; word += blockDim.x) {
+            const u32 bytes = words[word];
+            for (u32 i = 0; bytes && i < 4; i++)
+                if (bytes >> 8 * i & 1) visit(static_cast<u32>(4 * word + i));
+        }
+    }
+    // Before the first round.
+    __device__ __forceinline__ void team_begin(const Team &team) const {
+        if (team.block != 0) return;
+        for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x) counters->bins[0][bin] = 0;
+    }
+    // Count the block's active vertices by bins, and reserve places in them; return how many the thread has. `shared`
+    // has a word for each bin.
+    template <class BinOf>
+    __device__ __forceinline__ u64 block_count(const Team &team, u32 parity, u32 *shared,
+                                               BinOf bin_of) const {
+        const u32 bins = classes * KINDS;
+        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) shared[bin] = 0;
+        __syncthreads();
+        u64 visited = 0;
+        block_active(team, [&](u32 v) {
+            atomicAdd(shared + bin_of(v), 1u);
+            visited += 1;
+        });
+        __syncthreads();
+        for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) {
+            const u32 listed = shared[bin];
+            u32 first = 0;
+            if (listed) first = atomicAdd(counters->bins[parity] + bin, listed);
+            firsts[team.block * MOST_BINS + bin] = first;
+        }
+        if (team.block == 0)
+            for (u32 which = threadIdx.x; which < classes; which += blockDim.x)
+                counters->long_rows[which] = 0;
+        __syncthreads();
+        return visited;
+    }
+    // Places in the list, in shared memory: the next one of each bin; of LONG ones the first.
+    struct Places {
+        const Lists &lists;
+        u32 *next;
+
+        // Take a place for a vertex whose row has so many chunks.
+        __device__ __forceinline__ u32 take(u32 bin, u32 row_chunks) const {
+            if (bin % KINDS != ROW_LONG) return atomicAdd(next + bin, 1u);
+            // One atomic counts rows and chunks, so rows lie in the order of their chunks.
+            const u64 before = atomicAdd(lists.counters->long_rows + bin / KINDS,
+                                         u64{1} << 32 | static_cast<u64>(row_chunks));
+            const u32 place = next[bin] + static_cast<u32>(before >> 32);
+            lists.chunks[place] = static_cast<u32>(before);
+            return place;
+        }
+    };
+    // List them: call put(v, places), which takes a place for the vertex.
+    template <class Put>
+    __device__ __forceinline__ void block_list(const Team &team, u32 parity, u32 *shared,
+                                               Put put) const {
+        const u32 bins = classes * KINDS;
+        if (warp_id() == 0) {
+            u32 before = 0;
+            for (u32 base = 0; base < bins; base += WARP) {
+                const u32 bin = base + lane_id();
+                const u32 listed = bin < bins ? counters->bins[parity][bin] : 0;
+                const u32 end = before + warp_sum_up_to(listed);
+                if (bin < bins) {
+                    const u32 first = firsts[team.block * MOST_BINS + bin];
+                    shared[bin] = end - listed + (bin % KINDS == ROW_LONG ? 0 : first);
+                    if (team.block == 0) counters->ends[bin] = end;
+                }
+                before = __shfl_sync(FULL_WARP, end, WARP - 1);
+            }
+        }
+        if (team.block == 0)
+            for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x)
+                counters->bins[parity ^ 1][bin] = 0;
+        __syncthreads();
+        const Places places{*this, shared};
+        block_active(team, [&](u32 v) { put(v, places); });
+    }
+};
+
+// Activate neighbours along the arcs first, first + step, ... before `end` of a vertex that has left their community
+// or label: target_of(number) is the end of an arc, `taken` is what the vertex has taken.
+template <class TargetOf>
+__device__ __forceinline__ void lane_activate(u8 *active, const u32 *label, u32 taken, u64 first,
+                                              u64 end, u32 step, TargetOf target_of) {
+    const u32 *words = reinterpret_cast<const u32 *>(active);
+    for (u64 base = first; base < end; base += ARCS_A_LANE * static_cast<u64>(step)) {
+        u32 target[ARCS_A_LANE], theirs[ARCS_A_LANE];
+        bool counts[ARCS_A_LANE];
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            const u64 number = base + i * static_cast<u64>(step);
+            counts[i] = number < end;
+            target[i] = counts[i] ? target_of(number) : 0;
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++)
+            counts[i] = counts[i] && !(load_near(words + target[i] / 4) >> target[i] % 4 * 8 & 1);
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++) theirs[i] = counts[i] ? label[target[i]] : taken;
+#pragma unroll
+        for (u32 i = 0; i < ARCS_A_LANE; i++)
+            if (theirs[i] != taken) store_system(active + target[i], u8(1));
+    }
+}

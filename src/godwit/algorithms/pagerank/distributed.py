@@ -1,0 +1,470 @@
+"""PageRank on several processes: the iterations of one process, with the carried values of the halo.
+
+An iteration is a superstep. Each process updates its rows by the code of one process
+(:mod:`godwit.algorithms.pagerank.cpu`), then gets from their owners the values that its in-arcs read
+next.
+
+Results have the same bits for any number of processes and threads: a row is summed in a fixed order, that
+of its in-arcs in the whole graph, and sums over vertices are integers. A rank is added as two of them: in
+units of 2**-40, and what is left of it, in units of 2**-70, both rounded to zero. So sums of ranks, which
+are below some 32 in all iterations, are exact up to 2**-70 for each vertex. A change is added as one, in
+units of 2**-54 of the change by the iteration before, rounded up to a power of two; it grows by no factor
+near 2**9. One process without MPI adds such sums in floating point; its ranks differ by that rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from godwit import config
+from godwit.algorithms.pagerank.cpu import is_last, next_omega, update_block
+from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, gains_by_degree, narrowed
+from godwit.algorithms.pagerank.settings import check_damping, check_dtype
+from godwit.distributed.graph import DistributedGraph
+from godwit.distributed.halo import HaloRows
+from godwit.distributed.result import DistributedResult
+from godwit.dtypes import Array, as_count, as_flag, as_float, as_positive_number
+from godwit.errors import InputError, shown
+from godwit.graph.rows import Rows, require_memory
+from godwit.progress import Progress, ProgressArgument
+from godwit.public import public
+from godwit.runtime.cpu.compile import kernel
+from godwit.runtime.cpu.team import block_range, next_range, run_team
+from godwit.runtime.statistics import RunStatistics
+from godwit.worker.options import query_options
+from godwit.worker.solve import make_poll
+
+_MAX_ITERATIONS = 100
+_COARSE = 2.0**40
+_FINE_BITS = 30
+_FINE = 2.0**_FINE_BITS
+_UNIT = 2.0**-70
+_CHANGE_BITS = 54
+_LARGEST_SCALE_BITS = 1000
+
+_WORDS = 8  # of a thread's sums: a cache line
+_ALONE_WORK = 30_000
+
+
+class DistributedPageRankResult(DistributedResult):
+    """Ranks of the own vertices of a process.
+
+    :ivar iterations: number of iterations
+    :ivar converged: True if the residual is below the tolerance
+    :ivar residual: L1 norm of the last iteration's change, as of :class:`PageRankResult`
+    """
+
+    value_name = "rank"
+
+    def __init__(
+        self, graph: DistributedGraph, rank: Array, statistics: RunStatistics, iterations: int,
+        converged: bool, residual: float,
+    ) -> None:  # fmt: skip
+        super().__init__(graph, rank, statistics)
+        self.iterations = iterations
+        self.converged = converged
+        self.residual = residual
+
+    @property
+    def rank(self) -> Array:
+        """Rank of each vertex in ``vertices``; those of all processes sum to 1."""
+        return self._values
+
+
+@public
+def pagerank(
+    graph: DistributedGraph,
+    damping: float = 0.85,
+    *,
+    tolerance: float = 1e-6,
+    max_iterations: int | None = None,
+    personalization: Mapping[Any, float] | None = None,
+    weighted: bool | None = None,
+    accelerated: bool | None = None,
+    dtype: Any = "float64",
+    timeout_s: float | None = None,
+    progress: ProgressArgument = None,
+) -> DistributedPageRankResult:
+    """Return the PageRank of the own vertices; see :func:`godwit.pagerank`.
+
+    :param personalization: a mapping of some vertices, by id, to weights; None: uniform
+    """
+    options = query_options(timeout_s=timeout_s, progress=progress)
+    same = (damping, tolerance, max_iterations, weighted, accelerated, str(dtype))
+    with graph.processes.running("pagerank", graph.vertex_count, *same):
+        damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
+        most = as_count(
+            _MAX_ITERATIONS if max_iterations is None else max_iterations,
+            "max_iterations",
+            1,
+            2**62,
+        )
+        number = check_dtype(dtype)
+        by_weights = _uses_weights(graph, weighted)
+        teleport = _teleport(graph, personalization)
+        statistics = RunStatistics(("cpu",), "pull")
+        with statistics.phase("place"):
+            symmetric = _is_symmetric(graph, by_weights)
+            if accelerated is not None and as_flag(accelerated, "accelerated") and not symmetric:
+                raise InputError("accelerated=True needs an undirected graph")
+            layout = graph.cached(
+                ("pagerank", number.name if by_weights else None),
+                lambda: _Layout(graph, symmetric, by_weights, number),
+            )
+        run = _Run(graph, layout, number, teleport, damping, tolerance)
+        report = make_poll(options)
+        with statistics.phase("run"):
+            poll = None if report is None else lambda: report(run.progress)
+            run.iterate(most, damping if symmetric and accelerated is not False else 0.0, poll)
+            rank = run.ranks()
+        statistics.rounds = np.array([run.iterations], np.int64)
+        statistics.processed_items = statistics.rounds * len(rank)
+        statistics.arcs_relaxed = statistics.rounds * len(layout.arcs.sources)
+        graph.processes.report(statistics)
+        return DistributedPageRankResult(
+            graph, rank, statistics, run.iterations, run.change < tolerance, run.change
+        )
+
+
+def _uses_weights(graph: DistributedGraph, weighted: Any) -> bool:
+    """Return True if weights count, after a check of the own ones."""
+    weights = graph.rows.weights
+    if weighted is not None and as_flag(weighted, "weighted") and weights is None:
+        raise InputError("weighted=True needs a graph with weights, and this one has none")
+    if weights is None or weighted is False:
+        return False
+    if len(weights) and not (weights.min() >= 0 and weights.max() < np.inf):
+        raise InputError("PageRank needs weights that are finite and not negative")
+    return True
+
+
+def _teleport(graph: DistributedGraph, personalization: Any) -> Array | None:
+    """Return the distribution of restarts over the own vertices; None: uniform."""
+    if personalization is None:
+        return None
+    if not isinstance(personalization, Mapping):
+        raise InputError(
+            "personalization of a graph on several processes must be a mapping {vertex: weight} or None, "
+            f"got {shown(personalization)}"
+        )
+    names = list(personalization)
+    given = [
+        as_float(w, f"personalization of vertex {shown(v)}") for v, w in personalization.items()
+    ]
+    if not all(0 <= weight < math.inf for weight in given) or not any(given):
+        raise InputError("personalization must be finite, not negative, and not 0 everywhere")
+    graph.own_sources(names)  # raises if one does not exist
+    largest = max(given)
+    total = math.fsum(weight / largest for weight in given)
+    teleport = np.zeros(len(graph.ids))
+    for name, weight in zip(names, given, strict=True):
+        if name in graph.ids:
+            teleport[graph.ids.position(name)] = weight / largest / total
+    return teleport
+
+
+def _is_symmetric(graph: DistributedGraph, weighted: bool) -> bool:
+    """Return True if every arc has its reverse, of equal weight if weights count."""
+
+    def find() -> bool:
+        if not graph.directed:
+            return True
+        rows, reverse = graph.rows, graph.in_rows
+        same = np.array_equal(rows.offsets, reverse.offsets) and np.array_equal(
+            rows.halo.remote, reverse.halo.remote
+        )
+        same = same and np.array_equal(rows.targets, reverse.targets)
+        if same and weighted:
+            assert rows.weights is not None
+            assert reverse.weights is not None
+            same = np.array_equal(rows.weights, reverse.weights)
+        return bool((graph.processes.meet(int(same)) == 1).all())
+
+    found: bool = graph.cached(("symmetric", weighted), find)
+    return found
+
+
+class _Layout:
+    """In-arcs of the own vertices as iterations read them, and what the halo needs.
+
+    :ivar arcs: rows of in-arcs, whose sources are rows and slots
+    :ivar counts: (n) divisors of ranks, by row
+    :ivar border_rows: the row of each vertex of the border
+    """
+
+    def __init__(
+        self, graph: DistributedGraph, symmetric: bool, weighted: bool, number: np.dtype[Any]
+    ) -> None:
+        rows = graph.rows
+        in_rows: HaloRows = rows if symmetric else graph.in_rows
+        self.halo = in_rows.halo
+        n, arcs = rows.vertex_count, len(in_rows.targets)
+        arc_bytes = 2 * (number.itemsize if weighted else 0) + 4
+        require_memory(32 * n + arc_bytes * arcs, "preparing a graph for PageRank")
+        self.threads = 1 if n + arcs < _ALONE_WORK else config.thread_count()
+        offsets = narrowed(in_rows.offsets)
+        contributions = np.empty(0, number)
+        divisors = np.empty(0, offsets.dtype)
+        if weighted:
+            flows = np.zeros(self.halo.slots)
+            contributions = self._contributions(rows, in_rows, flows, number)
+            divisors = (flows[:n] > 0).astype(offsets.dtype)
+        elif not symmetric:
+            divisors = np.diff(rows.offsets).astype(offsets.dtype)
+        out = Rows(rows.offsets, rows.targets, None)
+        order, sources = self._sort_halo(rows, in_rows)
+        self.arcs: InArcs = arranged(
+            offsets, sources, contributions, divisors, out,
+            threads=self.threads, symmetric=symmetric, value_count=self.halo.slots,
+        )  # fmt: skip
+        self.counts = self.arcs.divisors if len(divisors) else np.diff(self.arcs.offsets)
+        row_of = np.arange(n)
+        if self.arcs.order.size:
+            row_of[self.arcs.order] = np.arange(n)
+        self.border_rows = row_of[self.halo.border[order]]
+
+    def _sort_halo(self, rows: HaloRows, in_rows: HaloRows) -> tuple[Array, Array]:
+        """Sort the values of each section of the halo by degree if their owner sorts its rows by that.
+
+        :returns: the order of the border, and the sources of in-arcs as slots in the new order
+        """
+        halo = self.halo
+        order = np.arange(len(halo.border))
+        if gains_by_degree(Rows(rows.offsets, rows.targets, None)):
+            degrees = np.diff(rows.offsets)[halo.border]
+            ends = np.cumsum(halo.border_counts)
+            for begin, end in zip(ends - halo.border_counts, ends, strict=True):
+                order[begin:end] = begin + np.argsort(degrees[begin:end], kind="stable")
+        begins = np.cumsum(halo.border_counts) - halo.border_counts
+        within = order - np.repeat(begins, halo.border_counts)
+        moved, counts, given = halo.processes.exchange(
+            within,
+            halo.border_counts,
+            int((within[1:] < within[:-1]).sum() >= halo.processes.count),
+        )
+        if not given.any():
+            return order, in_rows.targets
+        slots = np.arange(halo.slots, dtype=in_rows.targets.dtype)
+        first = np.repeat(halo.begins[:-1], counts)
+        slots[first + moved] = (
+            first + np.arange(len(moved)) - np.repeat(np.cumsum(counts) - counts, counts)
+        )
+        return order, slots[in_rows.targets]
+
+    def _contributions(
+        self, rows: HaloRows, in_rows: HaloRows, flows: Array, number: np.dtype[Any]
+    ) -> Array:
+        """Return the part of its source's rank that each in-arc carries; set the sums of weights.
+
+        :param flows: gets the sum of the weights of each vertex' out-arcs, over all slots
+        """
+        n = rows.vertex_count
+        assert in_rows.weights is not None
+        own = np.zeros(n)
+        nothing = np.empty(0, in_rows.weights.dtype)
+        run_team(
+            divide, rows.offsets, rows.weights, in_rows.offsets, in_rows.targets[:0], nothing, own,
+            np.empty(0, number), threads=self.threads,
+        )  # fmt: skip
+        flows[:n] = own
+        self.halo.processes.meet()
+        self.halo.refresh(flows, self.halo.border)
+        flow = flows[in_rows.targets]
+        parts = np.zeros(len(flow))
+        np.divide(in_rows.weights, flow, out=parts, where=flow != 0)
+        return parts.astype(number, copy=False)
+
+
+class _Run:
+    """Iterations, as this process sees them.
+
+    :ivar iterations: number of iterations so far
+    :ivar change: L1 norm of the last one's change, of all vertices
+    """
+
+    def __init__(
+        self, graph: DistributedGraph, layout: _Layout, number: np.dtype[Any], teleport: Array | None,
+        damping: float, tolerance: float,
+    ) -> None:  # fmt: skip
+        self._processes = graph.processes
+        self._n = graph.vertex_count
+        self._layout = layout
+        self._damping, self._tolerance = damping, tolerance
+        arcs = layout.arcs
+        if teleport is None:
+            teleport = np.full(1, 1 / max(1, self._n))
+        elif arcs.order.size:
+            teleport = teleport[arcs.order]
+        self._teleport = teleport
+        self._number = number
+        require_memory(2 * layout.halo.slots * number.itemsize, "PageRank")
+        self._old = np.zeros(layout.halo.slots, number)
+        self._new = np.zeros(layout.halo.slots, number)
+        self._iterate = _ITERATE[arcs.contributions.size > 0, arcs.divisors.size > 0]
+        self._omega = 1.0
+        self._scale = 2.0**_CHANGE_BITS
+        self.iterations = 0
+        self.change = 0.0
+
+    @property
+    def progress(self) -> int:
+        """Number of vertices updated so far by all processes."""
+        return Progress.of(self._n * self.iterations, rounds=self.iterations, residual=self.change)
+
+    def iterate(self, most: int, radius: float, poll: Callable[[], None] | None) -> None:
+        """Iterate until the ranks have converged, at most some times.
+
+        :param radius: bound of the eigenvalues; 0 for plain iterations
+        """
+        if self._n == 0:
+            return
+        counts = self._layout.counts
+        n = len(counts)
+        start = self._number.type(1 / self._n)
+        self._old[:n] = np.float64(start) / np.maximum(counts, 1)
+        coarse, fine = _fixed(float(start))
+        sinks = int(np.count_nonzero(counts == 0))
+        dangling = self._meet(self._old, 0, coarse * sinks, fine * sinks)
+        before, ratio = 0.0, 0.0
+        given = self._damping, self._tolerance
+        while not is_last(self.iterations, most, self.change, *given, self._omega):
+            ratio, self._omega = _choose(
+                self.iterations, self.change, before, ratio, *given, radius, self._omega
+            )
+            before = self.change
+            dangling = self._step(dangling, poll)
+            self.iterations += 1
+
+    def ranks(self) -> Array:
+        """Return the ranks of the own vertices, in their order, scaled so that all sum to 1."""
+        counts, order = self._layout.counts, self._layout.arcs.order
+        n = len(counts)
+        # The iterate whose change was measured; an accelerated one is the one before.
+        carried = self._old if self._omega == 1.0 else self._new
+        ranks = np.empty(n, self._number)
+        threads = self._layout.threads
+        sums = np.zeros(_WORDS * threads, np.int64)
+        run_team(_finish, carried, counts, order, ranks, sums, threads=threads)
+        total = _sum_of(self._processes.meet(*sums.reshape(-1, _WORDS).sum(axis=0)[:2].tolist()))
+        ranks /= self._number.type(total or 1.0)
+        return ranks
+
+    def _step(self, dangling: float, poll: Callable[[], None] | None) -> float:
+        """Do an iteration; return the sum of the ranks of dangling vertices."""
+        arcs, layout = self._layout.arcs, self._layout
+        lift = 1.0 - self._damping + self._damping * dangling
+        sums = np.zeros(_WORDS * layout.threads, np.int64)
+        run_team(
+            self._iterate, arcs.offsets, arcs.sources, arcs.contributions, arcs.divisors, arcs.blocks,
+            arcs.sections, self._teleport, self._old, self._new, sums, float(self._damping), lift,
+            float(self._omega), self._scale,
+            threads=layout.threads, poll=poll,
+            brief=layout.threads == 1 and len(arcs.sources) < _ALONE_WORK,
+        )  # fmt: skip
+        self._old, self._new = self._new, self._old
+        return self._meet(self._old, *sums.reshape(-1, _WORDS).sum(axis=0)[:3].tolist())
+
+    def _meet(self, values: Array, *sums: int) -> float:
+        """Add the sums of all processes, and get the values of the halo; return the dangling ranks."""
+        given = self._processes.meet(*sums)
+        self.change = float(int(given[:, 0].sum())) / self._scale
+        dangling = _sum_of(given[:, 1:])
+        if self.change:
+            exponent = math.frexp(self.change)[1]
+            self._scale = 2.0 ** min(_CHANGE_BITS - exponent, _LARGEST_SCALE_BITS)
+        self._layout.halo.refresh(values, self._layout.border_rows)
+        return dangling
+
+
+def _fixed(value: float) -> tuple[int, int]:
+    """Return a number as two integers."""
+    scaled = value * _COARSE
+    coarse = int(scaled)
+    return coarse, int((scaled - coarse) * _FINE)
+
+
+def _sum_of(sums: Array) -> float:
+    """Return the sum of the numbers behind the integers of all processes, rounded once."""
+    coarse, fine = (int(column) for column in sums.sum(axis=0))
+    return float((coarse << _FINE_BITS) + fine) * _UNIT
+
+
+def _no_fixed_sum() -> Any:
+    return np.int64(0), np.int64(0)
+
+
+def _change_added(total: Any, value: float) -> Any:
+    """Return a sum of changes, and its scale, with a change added to it."""
+    return total[0] + np.int64(value * total[1]), total[1]
+
+
+def _fixed_added(total: Any, value: float) -> Any:
+    """Return a sum, of two integers, with a number added to it."""
+    scaled = value * _COARSE
+    coarse = np.int64(scaled)
+    return total[0] + coarse, total[1] + np.int64((scaled - np.float64(coarse)) * _FINE)
+
+
+@kernel
+def _iterate(
+    rank: int, size: int, control: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any,
+    blocks: Any, sections: Any, teleport: Any, old: Any, new: Any, sums: Any, damping: float, lift: float,
+    omega: float, scale: float,
+) -> None:  # fmt: skip
+    """Do one iteration of all blocks; store the sums of changes and dangling ranks of this thread's."""
+    change = (np.int64(0), scale)
+    dangling = _no_fixed_sum()
+    while True:
+        begin, end = next_range(control, 1, blocks.size - 1)
+        if begin == end:
+            break
+        change, dangling = update_block(
+            begin, offsets, sources, contributions, divisors, blocks, sections, teleport, old, new,
+            damping, lift, omega, change, dangling,
+        )  # fmt: skip
+    sums[_WORDS * rank] = change[0]
+    sums[_WORDS * rank + 1] = dangling[0]
+    sums[_WORDS * rank + 2] = dangling[1]
+
+
+_ITERATE = {
+    (weighted, has_divisors): _iterate.bind(
+        _WEIGHTED=weighted,
+        _HAS_DIVISORS=has_divisors,
+        no_sum=_no_fixed_sum,
+        added=_fixed_added,
+        change_added=_change_added,
+    )
+    for weighted in (False, True)
+    for has_divisors in (False, True)
+}
+
+
+@kernel
+def _finish(
+    rank: int, size: int, control: Any, carried: Any, counts: Any, order: Any, ranks: Any, sums: Any
+) -> None:
+    """Write the ranks of this thread's rows, and their sum."""
+    total = _no_fixed_sum()
+    begin, end = block_range(rank, size, counts.size)
+    for row in range(begin, end):
+        # Accelerated iterates oscillate about their limit, which may be close to 0.
+        value = max(carried[row], 0.0) * max(counts[row], 1)
+        v = row if order.size == 0 else order[row]
+        ranks[v] = value
+        total = _fixed_added(total, np.float64(ranks[v]))
+    sums[_WORDS * rank] = total[0]
+    sums[_WORDS * rank + 1] = total[1]
+
+
+@kernel
+def _choose(
+    iteration: int, change: float, before: float, ratio_before: float, damping: float, tolerance: float,
+    radius: float, omega: float,
+) -> Any:  # fmt: skip
+    """Return what :func:`next_omega` does, with the arithmetic of compiled code."""
+    return next_omega(iteration, change, before, ratio_before, damping, tolerance, radius, omega)

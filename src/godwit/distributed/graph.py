@@ -1,0 +1,274 @@
+"""A graph whose vertices are divided among processes, each of which holds the rows of its own.
+
+The vertices of a process are a range. Ranges have about equal numbers of arcs and vertices together, and
+begin at multiples of 64, so that nobody writes into a word of another's bitmap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from godwit.distributed.exchange import Questions, to_owners
+from godwit.distributed.halo import WORD_BITS, HaloRows, halo_of_arcs
+from godwit.distributed.processes import Processes
+from godwit.dtypes import Array
+from godwit.errors import ClosedContextError, InputError, shown
+from godwit.graph.build import row_sources
+from godwit.graph.ids import VertexIds
+
+
+class DistributedGraph:
+    """A graph on the processes of one MPI run. Made by :meth:`Processes.place`; a context manager.
+
+    :func:`bfs`, :func:`sssp`, :func:`connected_components` and :func:`pagerank` take one in place of a
+    graph. All processes call them alike, and each gets the values of its own vertices.
+
+    :ivar processes: the processes
+    :ivar bounds: int64 (processes + 1): process p has the vertices from ``bounds[p]`` on
+    :ivar directed: False where every arc is stored in both directions
+    :ivar arc_count: number of stored arcs of all processes
+    :ivar is_range: True if the ids of all vertices are consecutive integers
+    :ivar first_id: the first of these, as in files
+    :ivar crosses: True if there are arcs between vertices of different processes
+    :ivar rows: out-arcs of the own vertices
+    :ivar ids: ids of the own vertices, in their order
+    :ivar seconds: time by phase: ``read`` or ``generate``, and ``place``
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        bounds: Array,
+        rows: HaloRows,
+        ids: VertexIds,
+        *,
+        directed: bool,
+        is_range: bool,
+    ) -> None:
+        self.processes = processes
+        self.bounds = bounds
+        self.directed = directed
+        self.ids = ids
+        self.seconds: dict[str, float] = {}
+        self._rows: HaloRows | None = rows
+        self.is_range = is_range
+        self._in_rows: HaloRows | None = None
+        self._cache: dict[Any, Any] = {}
+        in_file = ids.in_file
+        first = in_file[0] - self.vertices.start if is_range and len(ids) else 0
+        given = processes.meet(len(rows.targets), first, int(rows.halo.counts.sum()))
+        self.arc_count = int(given[:, 0].sum())
+        self.first_id = int(given[:, 1].max())
+        self.crosses = bool(given[:, 2].any())
+
+    @property
+    def rows(self) -> HaloRows:
+        """Out-arcs of the own vertices."""
+        if self._rows is None:
+            raise ClosedContextError("this graph is closed; place the graph again")
+        return self._rows
+
+    def set_weights(self, weights: Array) -> None:
+        """Set the weights of a graph that was just made; :attr:`rows` are new then."""
+        self._rows = replace(self.rows, weights=weights)
+
+    @property
+    def vertex_count(self) -> int:
+        """Number of vertices of all processes, n."""
+        return int(self.bounds[-1])
+
+    @property
+    def vertices(self) -> range:
+        """Positions of the own vertices in the whole graph."""
+        rank = self.processes.rank
+        return range(int(self.bounds[rank]), int(self.bounds[rank + 1]))
+
+    @property
+    def is_weighted(self) -> bool:
+        """True if arcs have weights."""
+        return self.rows.weights is not None
+
+    @property
+    def weight_dtype(self) -> np.dtype[Any] | None:
+        """Dtype of the weights; None if there are none."""
+        weights = self.rows.weights
+        return None if weights is None else weights.dtype
+
+    @property
+    def has_in_rows(self) -> bool:
+        """True if in-arcs are there: the graph is undirected, or they have been made."""
+        return not self.directed or self._in_rows is not None
+
+    @property
+    def in_rows(self) -> HaloRows:
+        """In-arcs of the own vertices, by ascending source; made on first use, by all processes."""
+        if not self.directed:
+            return self.rows
+        if self._in_rows is None:
+            self._in_rows = self._reverse()
+        return self._in_rows
+
+    def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """Return the value kept under ``key``, computed on first use by all processes alike."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]
+
+    def targets_in_graph(self) -> Array:
+        """Return the target of each arc as a position in the whole graph."""
+        rows = self.rows
+        return self.positions_of_slots(rows)[rows.targets]
+
+    def positions_of_slots(self, rows: HaloRows) -> Array:
+        """Return the position in the whole graph of the vertex of each slot."""
+        halo = rows.halo
+        positions = halo.remote.astype(np.int64)
+        positions[: int(halo.begins[0])] += self.vertices.start
+        for other in self.processes.others:
+            section = slice(int(halo.begins[other]), int(halo.begins[other + 1]))
+            positions[section] += int(self.bounds[other])
+        return positions
+
+    def owners(self, positions: Array) -> Array:
+        """Return the process that owns each vertex."""
+        found: Array = np.searchsorted(self.bounds, positions, side="right") - 1
+        return found
+
+    def ids_of(self, positions: Array) -> Array:
+        """Return the ids of vertices of the whole graph; all processes call it."""
+        own, ids = self.vertices, self.ids.in_file
+        if self.is_range:
+            return positions + self.first_id
+        used, inverse = np.unique(positions, return_inverse=True)
+        owners = self.owners(used)
+        questions = Questions(self.processes, owners, used - self.bounds[owners])
+        if ids.kind in ("consecutive", "integer"):
+            return questions.answers(np.array(ids.of(questions.asked), np.int64))[inverse]
+        named = dict(
+            zip((questions.asked + own.start).tolist(), ids.of(questions.asked), strict=True)
+        )
+        names = {v: name for known in self.processes.share(named) for v, name in known.items()}
+        return np.array([names[v] for v in used.tolist()], object)[inverse]
+
+    def highest_degree_vertex(self) -> Any:
+        """Return the id of the vertex with most out-arcs, of several the first; all processes call it."""
+        degrees = np.diff(self.rows.offsets)
+        with self.processes.running("highest_degree_vertex"):
+            best = None
+            if len(degrees):
+                first = int(np.argmax(degrees))
+                best = (int(degrees[first]), self.ids[first])
+            known = [one for one in self.processes.share(best) if one is not None]
+        if not known:
+            raise InputError("a graph without vertices has no vertex of highest degree")
+        most = max(degree for degree, _ in known)
+        return next(vertex for degree, vertex in known if degree == most)
+
+    def own_sources(self, source: Any) -> tuple[Array, list[int]]:
+        """Return numbers of the sources that this process owns, and all positions; all processes call it.
+
+        :param source: an id or several, the same in all processes
+        :raises InputError: no vertex has one of the ids
+        """
+        given = source if isinstance(source, list | tuple | set | range | np.ndarray) else [source]
+        several = list(given)
+        if not several:
+            raise InputError(
+                f"source must be a vertex or a non-empty list of vertices, got {shown(source)}"
+            )
+        own: list[int] = []
+        found: list[int] = []
+        for index, one in enumerate(several):
+            try:
+                own.append(self.ids.position(one, "source"))
+                found.append(index)
+            except InputError:
+                continue
+        owned_by_others = self.processes.share((found, [v + self.vertices.start for v in own]))
+        known = {index for indices, _ in owned_by_others for index in indices}
+        for index, one in enumerate(several):
+            if index not in known:
+                kind = (
+                    "ids of its own"
+                    if not self.is_range
+                    else f"vertices 0 to {self.vertex_count - 1}"
+                )
+                raise InputError(f"source {shown(one)} is not in the graph, which has {kind}")
+        positions = sorted({v for _, vertices in owned_by_others for v in vertices})
+        return np.unique(np.array(own, np.int64)), positions
+
+    def _reverse(self) -> HaloRows:
+        """Send every arc to the owner of its target."""
+        rows, first = self.rows, self.vertices.start
+        sources = row_sources(rows.offsets, np.dtype(np.int64)) + first
+        targets = self.targets_in_graph()
+        columns = [targets, sources] + ([] if rows.weights is None else [rows.weights])
+        targets, sources, *weights = to_owners(self.processes, self.owners(targets), columns)
+        return halo_of_arcs(
+            self.processes, self.bounds, targets, sources, weights[0] if weights else None
+        )
+
+    def close(self) -> None:
+        """Free the memory of the rows; closing twice does no harm."""
+        self._rows = self._in_rows = None
+        self._cache.clear()
+
+    def __enter__(self) -> DistributedGraph:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        own = self.vertices
+        return (
+            f"<DistributedGraph: {self.vertex_count:,} vertices, {self.arc_count:,} arcs, {kind}; "
+            f"process {self.processes.rank} of {self.processes.count} has vertices {own.start:,} to "
+            f"{own.stop:,}>"
+        )
+
+
+def bounds_of_ends(processes: Processes, ends: list[Array], vertex_count: int) -> Array:
+    """Return bounds of ranges of vertices with about equal arcs and vertices; all processes call it.
+
+    :param ends: positions of the sources of arcs that this process has, in any order
+    """
+    words = -(-vertex_count // WORD_BITS)
+    shift = WORD_BITS.bit_length() - 1 + max(0, (words - 1).bit_length() - _BUCKET_BITS)
+    buckets = (vertex_count >> shift) + 1
+    costs = np.zeros(buckets, np.int64)
+    for column in ends:
+        for begin in range(0, len(column), _PIECE):
+            costs += np.bincount(column[begin : begin + _PIECE] >> shift, minlength=buckets)
+    begins = np.arange(buckets, dtype=np.int64) << shift
+    costs = processes.add_up(costs) + np.diff(begins, append=vertex_count)
+    return balanced_bounds(begins, costs, vertex_count, processes.count)
+
+
+_BUCKET_BITS = 14
+"""Ranges of vertices begin at one of about so many (as a power of two) equally wide buckets."""
+_PIECE = 1 << 20
+
+
+def balanced_bounds(begins: Array, costs: Array, vertex_count: int, parts: int) -> Array:
+    """Return bounds of ranges of vertices with about equal costs, at multiples of 64.
+
+    :param begins: first vertex of each bucket of vertices, ascending
+    :param costs: (buckets) cost of each
+    """
+    bounds = np.zeros(parts + 1, np.int64)
+    total = np.concatenate([[0], np.cumsum(costs)])
+    starts = np.concatenate([begins, [vertex_count]])
+    wanted = total[-1] * np.arange(1, parts) / parts
+    inner = np.interp(wanted, total, starts) if total[-1] else np.zeros(parts - 1)
+    bounds[1:-1] = np.minimum(
+        WORD_BITS * np.round(inner / WORD_BITS).astype(np.int64),
+        vertex_count // WORD_BITS * WORD_BITS,
+    )
+    bounds[-1] = vertex_count
+    return np.maximum.accumulate(bounds)

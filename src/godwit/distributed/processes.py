@@ -1,0 +1,493 @@
+"""The processes of one MPI run: meetings, exchanges, and one error for all.
+
+Every step of communication begins with a *meeting*: each process sends each other one header of eight
+words, which says how it is (running, done or failed), what it runs, how many items of data follow, and up
+to four numbers of its own, such as the size of its frontier. All processes hold the same headers then, so
+all take the same decision, and nothing else has to be agreed upon. Data follow as one message for each
+pair of processes that has some.
+
+Invariant: between two meetings a process either sends and receives exactly the data that the headers
+announce, or none, if a header says that a process failed or runs something else. So a process that fails
+takes part in the next meeting, whatever that is, and no message is ever left over.
+
+Messages are sent in pairs (``Isend``, ``Irecv``), not by collective calls: waiting for them can be
+interrupted, empty ones are left out, and MPICH's ``Ialltoallv`` takes ten times as long within a machine.
+A process that waits looks again and again instead of blocking, and lets other processes of its core run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from godwit import config
+from godwit.dtypes import Array
+from godwit.errors import DeviceError, GodwitError, ProcessError
+from godwit.runtime.statistics import RunStatistics
+
+if TYPE_CHECKING:
+    from godwit.distributed.graph import DistributedGraph
+    from godwit.graph.csr import Graph
+
+HEADER_WORDS = 8
+_STATUS, _RUNS, _COUNT, _NUMBERS = range(4)
+MOST_NUMBERS = HEADER_WORDS - _NUMBERS - 1
+"""Numbers of its own that a process can send with a header; the last word is not used."""
+_RUNNING, _DONE, _FAILED = range(3)
+
+_HEADER, _DATA, _ENDED = range(3)
+"""Tags of messages: headers, data, and the end of a process."""
+
+_SPINS = 200
+_PATIENT_S = 0.02
+"""Seconds after which a process that waits sleeps between two looks, so that others compute."""
+_NAP_S = 1e-4
+_LOOK_S = 0.25
+"""Seconds between two looks for processes that have ended."""
+
+
+class Processes:
+    """The processes that ``mpiexec`` started together, of which this is one. Made by :func:`context`.
+
+    All of them call the same functions in the same order, with the same arguments.
+
+    :ivar rank: number of this process, from 0
+    :ivar count: number of processes
+    """
+
+    def __init__(self, mpi: Any) -> None:
+        self._mpi = mpi
+        self._world = mpi.COMM_WORLD.Dup()
+        self.rank: int = self._world.Get_rank()
+        self.count: int = self._world.Get_size()
+        self.others = [rank for rank in range(self.count) if rank != self.rank]
+        self._sent_headers = np.zeros((self.count, HEADER_WORDS), np.int64)
+        self._headers = np.zeros((self.count, HEADER_WORDS), np.int64)
+        self._runs = ""
+        self._communicates = False
+        self._interrupted = False
+        self.volume = Volume(self.count)
+        _share_cores(mpi, self._world)
+        if self.count > 1:
+            atexit.register(self._say_ended)
+            sys.excepthook = _Excepthook(self, sys.excepthook)
+
+    def __repr__(self) -> str:
+        return f"<Processes: {self.rank} of {self.count}>"
+
+    def place(
+        self,
+        source: Graph | str | os.PathLike[str],
+        *,
+        directed: bool | None = None,
+        weighted: bool | None = None,
+    ) -> DistributedGraph:
+        """Divide a graph among the processes, each of which keeps the rows of a range of vertices.
+
+        >>> import godwit as gw
+        >>> graph = gw.distributed.context().place("road:20x30")
+        >>> gw.bfs(graph, 0).gather().distance.shape
+        (600,)
+
+        :param source: the path of an edge list or of a ``.godwit`` file, not compressed, which each process
+            reads a part of, so that none holds the whole graph; the description of a generated graph, such
+            as ``"rmat:20"`` (:func:`godwit.generate`); or a graph, which all processes have
+        :param directed: of an edge list: None: as it declares; False: each line is an edge
+        :param weighted: of a file: False: drop the weights. True: it must have weights
+        :raises InputError: a wrong argument, or a file of another format
+        :raises FileError: the file cannot be read
+        :raises FormatError: the file is malformed
+        :raises GraphTooLargeError: the part of a process does not fit in its memory
+        """
+        from godwit.distributed.place import place
+
+        return place(self, source, directed=directed, weighted=weighted)
+
+    @contextmanager
+    def running(self, name: str, *arguments: Any) -> Iterator[None]:
+        """Run a block that all processes run alike: all leave it well, or all by the same error.
+
+        :param name: what runs, for messages
+        :param arguments: those that must be the same in all processes
+        """
+        if self._runs:  # within another block
+            yield
+            return
+        self._runs = name
+        self.volume = Volume(self.count)
+        self._sent_headers[:, _RUNS] = zlib.crc32(repr((name, arguments)).encode())
+        previous = self._take_interruptions()
+        try:
+            yield
+            self._meet(_DONE)
+        except _AgreedError as agreed:
+            raise agreed.error from None
+        except BaseException as error:
+            raise self._agree_on(error) from error.__cause__
+        finally:
+            self._runs = ""
+            if previous is not None:
+                signal.signal(signal.SIGINT, previous)
+
+    def meet(self, *numbers: int, counts: Sequence[int] | Array | int = 0) -> Array:
+        """Exchange headers with all processes.
+
+        :param numbers: at most ``MOST_NUMBERS`` numbers of this process
+        :param counts: how many items of data follow for each process
+        :returns: int64 (processes, numbers)
+        """
+        self._sent_headers[:, _COUNT] = counts
+        for index, number in enumerate(numbers):
+            self._sent_headers[:, _NUMBERS + index] = number
+        self._meet(_RUNNING)
+        return self._headers[:, _NUMBERS : _NUMBERS + len(numbers)]
+
+    def announced(self) -> Array:
+        """Return how many items of data each process has announced at the last meeting: int64."""
+        return self._headers[:, _COUNT].copy()
+
+    def exchange(self, data: Array, counts: Array, *numbers: int) -> tuple[Array, Array, Array]:
+        """Meet, then send each process its part of an array.
+
+        :param data: parts one behind the other, in the order of the processes; of one dimension
+        :param counts: (processes) items of each part
+        :returns: the parts that this process got, in the order of the processes; their items; and the
+            numbers of all processes, as of :meth:`meet`
+        """
+        given = self.meet(*numbers, counts=counts).copy()
+        received = self.announced()
+        into = np.empty(int(received.sum()), data.dtype)
+        self.send(data, _begins(counts), counts, into, _begins(received), received)
+        return into, received, given
+
+    def send(
+        self, data: Array, begins: Array, counts: Array, into: Array, into_begins: Array,
+        into_counts: Array,
+    ) -> None:  # fmt: skip
+        """Send parts of an array to all processes, whose numbers of items all know from a meeting.
+
+        :param begins: (processes) first item of each part in ``data``
+        :param into: gets the parts of the other processes
+        """
+        me = self.rank
+        with self._communicating():
+            first, count = int(into_begins[me]), int(into_counts[me])
+            begin = int(begins[me])
+            into[first : first + count] = data[begin : begin + count]
+            requests = []
+            for other in self.others:
+                first, count = int(into_begins[other]), int(into_counts[other])
+                if count:
+                    part = into[first : first + count]
+                    requests.append(self._world.Irecv(part, other, _DATA))
+            for other in self.others:
+                first, count = int(begins[other]), int(counts[other])
+                if count:
+                    part = data[first : first + count]
+                    requests.append(self._world.Isend(part, other, _DATA))
+                    self.volume.messages[other] += 1
+                    self.volume.bytes[other] += part.nbytes
+            self._wait(requests)
+
+    def share(self, value: Any) -> list[Any]:
+        """Return the values that all processes give, any Python objects, in the order of the processes."""
+        packed = np.frombuffer(pickle.dumps(value), np.uint8)
+        counts = np.full(self.count, len(packed))
+        data = np.tile(packed, self.count)
+        with self.running("share"):
+            into, received, _ = self.exchange(data, counts)
+        begins = _begins(received)
+        return [
+            pickle.loads(into[begin : begin + count].tobytes())
+            for begin, count in zip(begins.tolist(), received.tolist(), strict=True)
+        ]
+
+    def add_up(self, array: Array) -> Array:
+        """Return the sum of the arrays of all processes, of one shape (k): each adds up a part of it."""
+        pieces = np.array_split(array, self.count)
+        counts = np.array([len(piece) for piece in pieces])
+        received, _, _ = self.exchange(array, counts)
+        own = received.reshape(self.count, -1).sum(axis=0).astype(array.dtype)
+        whole, _, _ = self.exchange(np.tile(own, self.count), np.full(self.count, len(own)))
+        return whole
+
+    def gather(self, array: Array, root: int) -> list[Array] | None:
+        """Return the arrays of all processes in one of them, and None in the others."""
+        counts = np.zeros(self.count, np.int64)
+        counts[root] = len(array)
+        into, received, _ = self.exchange(array, counts)
+        if self.rank != root:
+            return None
+        return np.split(into, np.cumsum(received)[:-1])
+
+    def report(self, statistics: RunStatistics) -> None:
+        """Complete statistics by the counts of all processes, and what they sent in this block.
+
+        :param statistics: has the counts of this process, which become those of all
+        """
+        volume = self.volume
+        counts = (
+            statistics.processed_items.sum(),
+            statistics.arcs_relaxed.sum(),
+            statistics.rounds.sum(),
+        )
+        supersteps = volume.supersteps
+        rows = self.share((counts, volume.messages, volume.bytes, volume.waiting_s))
+        statistics.begin_on([f"process {rank}" for rank in range(self.count)])
+        processed, relaxed, rounds = (
+            np.array(column) for column in zip(*(row[0] for row in rows), strict=True)
+        )
+        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = (
+            processed,
+            relaxed,
+            rounds,
+        )
+        statistics.processes = self.count
+        statistics.supersteps = supersteps
+        statistics.messages = np.array([row[1] for row in rows])
+        statistics.message_bytes = np.array([row[2] for row in rows])
+        statistics.waiting_s = np.array([row[3] for row in rows])
+
+    def abort(self, message: str) -> NoReturn:
+        """End all processes at once, after a line on stderr that names this one."""
+        print(
+            f"godwit: process {self.rank} of {self.count}: {message}", file=sys.stderr, flush=True
+        )
+        self._mpi.COMM_WORLD.Abort(1)
+        os._exit(1)
+
+    def _meet(self, status: int) -> None:
+        """Exchange headers; raise what all agree on if a process has failed, or runs something else."""
+        if status == _RUNNING and self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
+        sent, headers, me = self._sent_headers, self._headers, self.rank
+        sent[:, _STATUS] = status
+        headers[me] = sent[me]
+        self.volume.supersteps += status == _RUNNING
+        if self.others:
+            with self._communicating():
+                world = self._world
+                requests = [world.Irecv(headers[other], other, _HEADER) for other in self.others]
+                requests += [world.Isend(sent[other], other, _HEADER) for other in self.others]
+                for other in self.others:
+                    self.volume.messages[other] += 1
+                    self.volume.bytes[other] += sent[other].nbytes
+                self._wait(requests)
+        if (headers[:, _STATUS] == _FAILED).any():
+            if status != _FAILED:
+                raise _AgreedError(self._shared_error(None))
+        elif (headers[:, _RUNS] != headers[me, _RUNS]).any():
+            raise _AgreedError(self._mismatch())
+        elif (headers[:, _STATUS] != status).any():
+            raise _AgreedError(
+                ProcessError(f"the processes did not end {self._runs} after the same superstep")
+            )
+
+    def _agree_on(self, error: BaseException) -> BaseException:
+        """Let the other processes know of an error of this one; return the error to raise here."""
+        if self._communicates:  # messages may be on their way: no meeting is possible
+            self.abort(f"{type(error).__name__} in {self._runs}: {error}")
+        try:
+            self._meet(_FAILED)
+            return self._shared_error(error)
+        except _AgreedError as agreed:
+            return agreed.error
+
+    def _shared_error(self, error: BaseException | None) -> BaseException:
+        """Return this process' own error, or that of the first process that failed."""
+        failed = np.flatnonzero(self._headers[:, _STATUS] == _FAILED)
+        first = int(failed[0])
+        packed = None
+        if first == self.rank:
+            try:
+                packed = pickle.dumps(error)
+                pickle.loads(packed)
+            except Exception:  # not every exception can be pickled
+                packed = pickle.dumps(ProcessError(f"{type(error).__name__}: {error}"))
+        with self._communicating():
+            packed = self._world.bcast(packed, first)
+        chosen: BaseException = pickle.loads(packed) if error is None else error
+        if error is None or len(failed) < self.count:
+            where = first if error is None else self.rank
+            chosen.add_note(f"in process {where} of {self.count}, while all ran {self._runs}")
+        setattr(chosen, _AGREED, True)
+        return chosen
+
+    def _mismatch(self) -> GodwitError:
+        differs = int(np.argmax(self._headers[:, _RUNS] != self._headers[0, _RUNS]))
+        error = ProcessError(
+            f"processes 0 and {differs} call different functions, or the same with different arguments; "
+            f"process {self.rank} runs {self._runs}. All processes must call the same functions in the "
+            "same order"
+        )
+        setattr(error, _AGREED, True)
+        return error
+
+    @contextmanager
+    def _communicating(self) -> Iterator[None]:
+        """Mark a block in which a process must not leave, as others wait for its messages."""
+        self._communicates = True
+        yield
+        self._communicates = False  # not after an exception
+
+    def _wait(self, requests: list[Any]) -> None:
+        """Wait for messages; other processes may use the core meanwhile."""
+        test = self._mpi.Request.Testall
+        spins = 0
+        begin = looked = perf_counter()
+        while not test(requests):
+            spins += 1
+            if spins < _SPINS:
+                continue
+            now = perf_counter()
+            time.sleep(0 if now - begin < _PATIENT_S else _NAP_S)
+            if now - looked > _LOOK_S:
+                looked = now
+                self._check_alive()
+        self.volume.waiting_s += perf_counter() - begin
+
+    def _check_alive(self) -> None:
+        """End all processes if one has ended that this one waits for."""
+        status = self._mpi.Status()
+        if self._world.Iprobe(self._mpi.ANY_SOURCE, _ENDED, status):
+            runs = self._runs or "a function of Godwit's"
+            self.abort(f"process {status.Get_source()} ended while this one ran {runs}")
+
+    def _say_ended(self) -> None:
+        """Tell the other processes that this one ends, in case one of them waits for it."""
+        if self._mpi.Is_finalized():
+            return
+        nothing = np.empty(0, np.uint8)
+        for other in self.others:
+            self._world.Isend(nothing, other, _ENDED)
+
+    def _take_interruptions(self) -> Any:
+        """Defer Ctrl-C while messages are on their way; return the handler before, None if unchanged."""
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        previous = signal.getsignal(signal.SIGINT)
+        if not callable(previous):
+            return None
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if not self._communicates:
+                previous(number, frame)
+            elif self._interrupted:
+                self.abort("interrupted twice")
+            else:
+                self._interrupted = True
+
+        signal.signal(signal.SIGINT, handle)
+        return previous
+
+
+class Volume:
+    """What a process has sent.
+
+    :ivar messages: int64 (processes): to each process
+    :ivar bytes: int64 (processes)
+    :ivar supersteps: number of meetings
+    :ivar waiting_s: seconds in which it waited for messages
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.messages = np.zeros(processes, np.int64)
+        self.bytes = np.zeros(processes, np.int64)
+        self.supersteps = 0
+        self.waiting_s = 0.0
+
+
+class _AgreedError(Exception):
+    """Carries an error that all processes raise out of a meeting."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+def is_silent(error: BaseException) -> bool:
+    """Return True if the first process reports an error, and this is another one."""
+    return hasattr(error, _AGREED) and _processes is not None and _processes.rank > 0
+
+
+_AGREED = "_godwit_agreed"
+"""Attribute of exceptions that all processes raise."""
+
+
+class _Excepthook:
+    """Ends all processes when one is about to end by an error that the others do not know of."""
+
+    def __init__(self, processes: Processes, previous: Callable[..., Any]) -> None:
+        self._processes = processes
+        self._previous = previous
+
+    def __call__(
+        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        processes = self._processes
+        if hasattr(error, _AGREED):
+            if processes.rank == 0:
+                self._previous(kind, error, traceback)
+            return
+        self._previous(kind, error, traceback)
+        processes.abort(f"{kind.__name__}: {error}")
+
+
+def _begins(counts: Array) -> Array:
+    """Return the first item of each part."""
+    return np.cumsum(counts) - counts
+
+
+def _share_cores(mpi: Any, world: Any) -> None:
+    """Divide the cores of this machine among its processes, unless the launcher has done so."""
+    here = world.Split_type(mpi.COMM_TYPE_SHARED)
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {-1}
+    all_cores = here.allgather(mine)
+    here.Free()
+    claimed = sum(map(len, all_cores))
+    config.share_cores(len(set().union(*all_cores)) / claimed)
+
+
+_processes: Processes | None = None
+
+
+def context() -> Processes:
+    """Join the processes that ``mpiexec`` started with this one; all of them call it.
+
+    Without ``mpiexec`` this process is the only one. Later calls return the same.
+
+    :raises DeviceError: ``mpi4py``, or the library of MPI that it needs, is not installed
+    """
+    global _processes  # noqa: PLW0603 (a process joins once)
+    if _processes is None:
+        _processes = Processes(_import_mpi())
+    return _processes
+
+
+def _import_mpi() -> Any:
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise DeviceError(
+            f"graphs on several processes need mpi4py and MPI ({error}): "
+            "pip install 'godwit[mpi]' (with an MPI library, such as the package mpich)"
+        ) from error
+    except RuntimeError as error:  # mpi4py found no library of MPI
+        raise DeviceError(
+            f"mpi4py cannot load a library of MPI ({error}): install one, such as the package mpich"
+        ) from error
+    return MPI

@@ -1,0 +1,147 @@
+"""Results of which each process has the values of its own vertices."""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from godwit.distributed.graph import DistributedGraph
+from godwit.distributed.processes import Processes
+from godwit.dtypes import Array, as_count
+from godwit.errors import FileError, InputError
+from godwit.files import replacing
+from godwit.graph.ids import VertexIds
+from godwit.graph.interchange.tables import Column
+from godwit.graph.result import VertexResult
+from godwit.runtime.statistics import RunStatistics
+
+
+class DistributedResult(VertexResult):
+    """Values of the own vertices of a process, or, after :meth:`gather`, of all vertices.
+
+    :ivar vertices: positions in the whole graph of the vertices that have values here
+    :ivar statistics: counts and times of the run, the same in all processes
+    """
+
+    value_name: ClassVar[str]
+    """Name of the values, also that of the attribute."""
+
+    def __init__(self, graph: DistributedGraph, values: Array, statistics: RunStatistics) -> None:
+        self._processes: Processes | None = graph.processes
+        self.vertices = graph.vertices
+        self._ids = graph.ids
+        self._values = values
+        self.statistics = statistics
+
+    @property
+    def ids(self) -> VertexIds:
+        """Ids of the vertices that have values here, in the order of the values."""
+        return self._ids
+
+    @property
+    def columns(self) -> list[Column]:
+        """The values; a subclass says which are there."""
+        return [Column(self.value_name, self._values)]
+
+    def gather(self, root: int = 0) -> Self | None:
+        """Return the result of all vertices in one process, and None in the others; all call it.
+
+        >>> import godwit as gw
+        >>> graph = gw.distributed.context().place("path:4")
+        >>> gw.bfs(graph, 0).gather().distance.tolist()
+        [0, 1, 2, 3]
+
+        :param root: the process that gets all values
+        :raises InputError: there is no such process
+        """
+        processes = self._processes
+        if processes is None:
+            return self
+        with processes.running("gather", root):
+            root = as_count(root, "root", 0, processes.count - 1)
+            values = processes.gather(self._values, root)
+            ids = processes.share(self._ids)
+        if values is None:
+            return None
+        whole = copy(self)
+        whole._processes = None
+        whole._values = np.concatenate(values)
+        whole.vertices = range(len(whole._values))
+        whole._ids = _joined(ids)
+        return whole
+
+    def to_parquet(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the values as a Parquet file of each process in one folder; all processes call it.
+
+        Readers of Parquet take the folder for one table: ``pandas.read_parquet(folder)``, with the columns
+        of :meth:`to_arrow`. Files of an earlier run with another number of processes are refused.
+
+        :param folder: made if it is not there; machines without a common file system have one each
+        :returns: the file of this process, ``part-00000-of-00004.parquet``
+        :raises InputError: the folder has other Parquet files
+        :raises FileError: a file cannot be written
+        """
+        from godwit.io.binary import parquet
+
+        rank, count = (self._processes.rank, self._processes.count) if self._processes else (0, 1)
+        path = Path(folder)
+        target = path / f"part-{rank:05}-of-{count:05}.parquet"
+
+        def write() -> None:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+            of_this_run = {f"part-{other:05}-of-{count:05}.parquet" for other in range(count)}
+            others = {file.name for file in path.glob("*.parquet")} - of_this_run
+            if others:
+                raise InputError(f"{path} has Parquet files already, such as {min(others)}")
+            table = self.to_arrow()
+            with replacing(target) as file, parquet.writer(file, table.schema) as writer:
+                writer.write_table(table)
+
+        if self._processes is None:
+            write()
+        else:
+            with self._processes.running("to_parquet", os.fspath(folder)):
+                write()
+        return target
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the processes."""
+        return {**self.__dict__, "_processes": None}
+
+    def __repr__(self) -> str:
+        where = f"vertices {self.vertices.start} to {self.vertices.stop} of "
+        of = "" if self._processes is None else where
+        return f"{type(self).__name__}({of}{len(self._values)} values, {self._values.dtype})"
+
+
+def _joined(parts: list[VertexIds]) -> VertexIds:
+    """Return the ids of all vertices from those of the processes' vertices."""
+    filled = [part for part in parts if len(part)]
+    count = sum(map(len, filled))
+    if not filled:
+        return VertexIds(0)
+    starts = (
+        [filled[0][0] + sum(map(len, filled[:index])) for index in range(len(filled))]
+        if all(part.is_range for part in filled)
+        else []
+    )
+    if starts and starts == [part[0] for part in filled]:
+        whole = VertexIds(count, starts[0])
+    elif all(part.kind in ("consecutive", "integer") for part in filled):
+        whole = VertexIds(
+            count,
+            np.concatenate([np.array(part.of(np.arange(len(part))), np.int64) for part in filled]),
+        )
+    else:
+        whole = VertexIds(
+            count, [name for part in filled for name in part.of(np.arange(len(part)))]
+        )
+    whole._base = filled[0]._base
+    return whole

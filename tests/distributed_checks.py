@@ -1,0 +1,321 @@
+"""What the processes of test_distributed.py run: ``mpiexec -n 3 python distributed_checks.py CHECKS DIR``.
+
+A check raises in the process that finds something wrong, which ends all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import godwit as gw
+from graphs import named_graph
+
+processes = gw.distributed.context()
+rank = processes.rank
+is_first = rank == 0
+
+
+_FEW = (
+    "empty", "one self-loop", "isolated vertices, weighted", "star", "cycle",
+    "parallel edges and self-loops",
+    "all weights zero", "64-bit ids",
+)  # fmt: skip
+
+
+def random_graphs() -> Iterator[gw.Graph]:
+    """Yield graphs of all kinds: directed or not, with ids, with weights of each dtype."""
+    generator = np.random.default_rng(28)
+    for number in range(12):
+        n = int(generator.integers(1, 600))
+        m = int(generator.integers(0, 4 * n))
+        sources, targets = generator.integers(0, n, (2, m))
+        weights = (
+            None,
+            generator.integers(0, 9, m).astype(np.int32),
+            generator.random(m),
+        )[number % 3]
+        ids: Any = (0, 100, [f"v{v}" for v in range(n)], 3 * np.arange(n))[number % 4]
+        yield gw.Graph.from_edges(
+            sources, targets, weights, vertex_count=n, directed=number % 2 == 0, ids=ids
+        )
+
+
+def check_results(folder: Path) -> None:
+    """Compare with one process: bit by bit, and ranks up to rounding; print a hash of all ranks."""
+    ranks = hashlib.sha256()
+    same_iterations: list[bool] = []
+    graphs = [
+        *map(named_graph, _FEW),
+        *random_graphs(),
+        gw.generators.rmat(11, weights=(1, 64)),
+        gw.generators.rmat(10, symmetrize=False),
+        gw.generators.road(40, 50, weights=(1, 64)),
+        zigzag(300),
+    ]
+    for number, graph in enumerate(graphs):
+        with processes.place(graph) as placed:
+            if number % 2 or processes.count == 2:
+                compare(graph, placed, number)
+            result = gw.pagerank(placed).gather()
+            if is_first:
+                ranks.update(result.rank.tobytes())
+                expected = gw.pagerank(graph)
+                # Rounding may decide when iterations are accelerated, as of a star.
+                bound = 1e-13 if result.iterations == expected.iterations else 1e-6 / 0.15
+                assert np.abs(result.rank - expected.rank).sum() < bound, number
+                same_iterations.append(result.iterations == expected.iterations)
+    graph = graphs[-4]
+    with processes.place(graph) as placed:
+        options: dict[str, Any] = {
+            "personalization": {0: 1.0, 5: 2.0},
+            "dtype": "float32",
+            "weighted": False,
+        }
+        result = gw.pagerank(placed, **options).gather()
+        if is_first:
+            ranks.update(result.rank.tobytes())
+            np.testing.assert_allclose(result.rank, gw.pagerank(graph, **options).rank, atol=1e-7)
+        check_tables(graph, placed, folder)
+        check_statistics(placed)
+    if is_first:
+        assert np.mean(same_iterations) > 0.8
+        print("ranks", ranks.hexdigest())
+
+
+def zigzag(n: int) -> gw.Graph:
+    """Return a path that goes to and fro between the halves of the vertices."""
+    sources = np.concatenate([np.arange(n), np.arange(1, n)])
+    targets = np.concatenate([np.arange(n) + n, np.arange(n - 1) + n])
+    return gw.Graph.from_edges(sources, targets, directed=False)
+
+
+def compare(graph: gw.Graph, placed: Any, number: int) -> None:
+    """Compare searches and components, also as tables of ids."""
+    n = graph.vertex_count
+    components = gw.connected_components(placed)
+    rows = [row for part in processes.share(components.to_arrow().to_pylist()) for row in part]
+    whole = components.gather()
+    if is_first:
+        expected = gw.connected_components(graph)
+        np.testing.assert_array_equal(whole.label, expected.label, str(number))
+        assert whole.count == expected.count
+        assert rows == whole.to_arrow().to_pylist() == expected.to_arrow().to_pylist(), number
+    if n == 0:
+        return
+    sources = [graph.ids[0]] if number % 3 else [graph.ids[0], graph.ids[n // 2]]
+    cutoff = 3 if number % 5 == 4 else None
+    for search in (gw.bfs, gw.sssp):
+        result = search(placed, sources, cutoff=cutoff).gather()
+        if is_first:
+            found = search(graph, sources, cutoff=cutoff)
+            np.testing.assert_array_equal(result.distance, found.distance, str(number))
+            assert result.distance.dtype == found.distance.dtype
+            assert result.to_dict() == found.to_dict()
+
+
+def check_tables(graph: gw.Graph, placed: Any, folder: Path) -> None:
+    """Write a part a process; together they are the result of one process."""
+    result = gw.sssp(placed, 0)
+    assert result.vertices == placed.vertices
+    assert len(result.distance) == len(result.vertices)
+    file = result.to_parquet(folder / "distances")
+    assert (
+        len(processes.share(str(file))) == len(set(processes.share(str(file)))) == processes.count
+    )
+    last = result.gather(processes.count - 1)
+    assert (last is not None) == (rank == processes.count - 1)
+    if is_first:
+        table = pyarrow.parquet.read_table(folder / "distances")
+        distances = gw.sssp(graph, 0).to_arrow().select(["vertex", "distance"])
+        assert table.sort_by("vertex").equals(distances)
+
+
+def check_statistics(placed: Any) -> None:
+    """All processes have the same counts; messages are counted where they are sent."""
+    statistics = gw.pagerank(
+        placed, accelerated=False, max_iterations=5, tolerance=1e-15
+    ).statistics
+    assert statistics.processes == processes.count
+    assert statistics.rounds.tolist() == [5] * processes.count
+    assert statistics.arcs_relaxed.sum() == 5 * placed.arc_count
+    counts = (
+        statistics.supersteps,
+        statistics.messages.tolist(),
+        statistics.message_bytes.tolist(),
+    )
+    assert len({str(one) for one in processes.share(counts)}) == 1
+    assert statistics.messages.shape == (processes.count, processes.count)
+    assert not statistics.messages.diagonal().any()
+    # Each superstep is a header of 64 bytes to every other process, and perhaps data.
+    others = ~np.eye(processes.count, dtype=bool)
+    assert (statistics.message_bytes[others] >= 64 * statistics.supersteps).all()
+    halo = placed.rows.halo
+    sent = 6 * 8 * halo.border_counts + 64 * statistics.supersteps
+    own = statistics.message_bytes[rank]
+    assert (own[others[rank]] >= sent[others[rank]]).all()
+
+
+def check_files(folder: Path) -> None:
+    """Read files by ranges of bytes: the graph is that of ``gw.read``."""
+    generator = np.random.default_rng(5)
+    sources, targets = generator.integers(0, 300, (2, 900))
+    weights = generator.integers(1, 100, 900)
+
+    def lines(*columns: Any) -> str:
+        rows = zip(*columns, strict=True)
+        return "".join(" ".join(map(str, row)) + "\n" for row in rows)
+
+    late = [*weights[:880].tolist(), *(weights[880:] + 0.5).tolist()]
+    texts = {
+        "plain": lines(sources, targets),
+        "weights": lines(sources, targets, weights),
+        "declared": "# Undirected graph\n# Nodes: 400 Edges: 900\n"
+        + lines(sources, targets, weights),
+        "gaps": lines(sources * 7 + 3, targets * 7 + 3),
+        "far apart": lines(sources * 10**9, targets * 10**9, weights)[:-1],
+        "counted": "# Ids: from 5\n" + lines(sources + 5, targets + 5),
+        "late reals": lines(sources, targets, late),
+        "wide at last": lines(sources, targets, [*weights[:899].tolist(), 2**40]),
+        "one line": "1 2\n",
+        "no arc": "# Directed graph\n# Nodes: 3 Edges: 0\n",
+    }
+    for name, text in texts.items():
+        file = folder / f"{name}.txt"
+        if is_first:
+            file.write_text(text)
+        processes.share(None)
+        for directed in (None, False) if name in ("weights", "declared") else (None,):
+            compare_stored(
+                gw.read(file, directed=directed), processes.place(file, directed=directed)
+            )
+    whole = gw.read(folder / "weights.txt")
+    with processes.place(folder / "weights.txt", weighted=False) as placed:
+        compare_stored(whole.without_weights(), placed)
+    for number, graph in enumerate(random_graphs()):
+        if number >= 4:
+            break
+        file = folder / f"{number}.godwit"
+        if is_first:
+            gw.write(graph, file)
+            content = bytearray(file.read_bytes())
+            content[-20] ^= 1
+            file.with_suffix(".damaged").write_bytes(content)
+        processes.share(None)
+        compare_stored(graph, processes.place(file))
+        expect(
+            gw.errors.FormatError,
+            "checksum",
+            lambda f=file: processes.place(f.with_suffix(".damaged")),
+        )
+    for spec in (
+        "rmat:9,seed=4,weights=1..64", "rmat:8,symmetrize=false", "rmat:8,simple=false", "uniform:700",
+        "watts-strogatz:900", "barabasi-albert:600,weights=0.0..1.0", "road:30x40,weights=1..9", "path:5",
+        "rmat:6,copies=3", "rmat:0",
+    ):  # fmt: skip
+        compare_stored(gw.generate(spec), processes.place(spec))
+
+
+def compare_stored(graph: gw.Graph, placed: Any) -> None:
+    """Compare the rows of all processes, and their ids, with those of a graph."""
+    rows = placed.rows
+    parts = processes.share(
+        (np.diff(rows.offsets), placed.targets_in_graph(), rows.weights, list(placed.ids.in_file))
+    )
+    degrees, targets, weights, ids = zip(*parts, strict=True)
+    np.testing.assert_array_equal(np.concatenate(degrees), graph.out_degree())
+    np.testing.assert_array_equal(np.concatenate(targets), graph.targets)
+    if graph.weights is not None:
+        np.testing.assert_array_equal(np.concatenate(weights), graph.weights)
+        assert all(part.dtype == graph.weight_dtype for part in weights)
+    assert [name for part in ids for name in part] == list(graph.ids.in_file)
+    assert (placed.vertex_count, placed.arc_count) == (graph.vertex_count, graph.arc_count)
+    assert placed.directed == graph.directed
+
+
+def expect(kind: type[BaseException], text: str, function: Any) -> None:
+    """Check that a call raises an error whose message has a text, in every process."""
+    with pytest.raises(kind) as raised:
+        function()
+    notes = " ".join(getattr(raised.value, "__notes__", []))
+    assert text in f"{raised.value} {notes}", (str(raised.value), notes)
+
+
+def check_errors(folder: Path) -> None:
+    """An error of one process is raised by all, which then can go on."""
+    graph = processes.place("rmat:8")
+    last = processes.count - 1
+    expect(gw.errors.InputError, "source 999", lambda: gw.bfs(graph, 999))
+    expect(gw.errors.InputError, "devices", lambda: gw.bfs(graph, 0, devices="cpu"))
+    expect(gw.errors.ProcessError, "different", lambda: gw.bfs(graph, 0 if is_first else 1))
+    functions = [gw.connected_components, gw.pagerank]
+    expect(gw.errors.ProcessError, "different", lambda: functions[rank == last](graph))
+    file = folder / "bad.txt"
+    if is_first:
+        file.write_text("1 2\n" * 100 + "7 x\n")
+    processes.share(None)
+    expect(gw.errors.FormatError, "bad.txt:101", lambda: processes.place(file))
+
+    def fail_in_last() -> None:
+        with processes.running("test"):
+            processes.meet(1)
+            if rank == last:
+                raise ZeroDivisionError("of one process")
+            processes.meet(2)
+
+    expect(ZeroDivisionError, f"process {last} of {processes.count}", fail_in_last)
+
+    def interrupt_last() -> None:
+        with processes.running("test"):
+            while True:
+                if processes.meet(1)[0, 0] and rank == last:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+    expect(KeyboardInterrupt, "", interrupt_last)
+    with processes.place("road:300x300") as road:
+        expect(gw.errors.RunTimeoutError, "", lambda: gw.bfs(road, 0, timeout_s=1e-3))
+        assert gw.bfs(road, 0).gather() is not None or rank
+    expect(gw.errors.ClosedContextError, "closed", lambda: gw.bfs(road, 0))
+    expect(gw.errors.InputError, "graph on several processes", lambda: gw.triangles(graph))
+
+
+def check_kill(folder: Path) -> None:
+    """Search again and again, until a process is killed."""
+    graph = processes.place("rmat:12")
+    (folder / f"{rank}.pid").write_text(str(os.getpid()))
+    while True:
+        gw.bfs(graph, 0)
+
+
+def check_raise(folder: Path) -> None:
+    """Raise in one process, outside of Godwit, while the others wait for it."""
+    graph = processes.place("rmat:8")
+    if rank == processes.count - 1:
+        raise ZeroDivisionError("of a user")
+    gw.bfs(graph, 0)
+
+
+def check_exit(folder: Path) -> None:
+    """End one process while the others wait for it."""
+    graph = processes.place("rmat:8")
+    if rank == processes.count - 1:
+        sys.exit()
+    gw.bfs(graph, 0)
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    for check in sys.argv[1].split(","):
+        globals()[f"check_{check}"](Path(sys.argv[2]))
+    if is_first:
+        print("done")

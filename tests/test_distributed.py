@@ -1,0 +1,165 @@
+"""Graphs on the processes of an MPI run: they compute what one process computes, and end together."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from godwit.distributed.graph import balanced_bounds
+from godwit.distributed.place import bounds_of_rows
+
+_BESIDE = str(Path(sys.executable).parent)
+MPIEXEC = shutil.which("mpiexec", path=f"{_BESIDE}{os.pathsep}{os.environ.get('PATH', '')}")
+CHECKS = Path(__file__).with_name("distributed_checks.py")
+
+needs_mpi = pytest.mark.skipif(
+    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None,
+    reason="no MPI: mpi4py or mpiexec is not installed (pip install mpi4py mpich)",
+)
+pytestmark = pytest.mark.xdist_group("mpi")  # processes that wait for each other need cores
+
+
+def start(processes: int, *command: str, threads: int = 1) -> subprocess.Popen[str]:
+    """Start a command on several processes."""
+    assert MPIEXEC is not None
+    environment = {
+        **os.environ,
+        "GODWIT_THREADS": str(threads),
+        "PYTHONPATH": str(CHECKS.parent),
+        # Open MPI refuses to run as root, and more processes than cores.
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    return subprocess.Popen(
+        [MPIEXEC, "-n", str(processes), *command],
+        env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def run(processes: int, *command: str, threads: int = 1) -> tuple[int, str, str]:
+    """Run a command on several processes; return exit status, output and errors."""
+    with start(processes, *command, threads=threads) as started:
+        output, errors = started.communicate(timeout=300)
+        return started.returncode, output, errors
+
+
+def check(processes: int, checks: str, folder: Path, threads: int = 1) -> str:
+    """Run checks of distributed_checks.py, which all must pass; return the output."""
+    status, output, errors = run(
+        processes, sys.executable, str(CHECKS), checks, str(folder), threads=threads
+    )
+    assert status == 0, errors
+    assert output.rstrip().endswith("done"), errors
+    return output
+
+
+@needs_mpi
+def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
+    ranks = set()
+    for processes, checks, threads in (
+        (1, "results", 1),
+        (2, "results,errors", 2),
+        (3, "results,files", 1),
+    ):
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        output = check(processes, checks, folder, threads)
+        ranks.add(re.findall("ranks (.*)", output)[0])
+    assert len(ranks) == 1  # bit by bit
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("raise", "godwit: process 1 of 2: ZeroDivisionError: of a user"),
+        ("exit", "process 1 ended while this one ran"),
+    ],
+)
+def test_all_end_if_one_does(name: str, message: str, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    status, _, errors = run(2, sys.executable, str(CHECKS), name, str(tmp_path))
+    assert status != 0
+    assert message in errors
+    assert time.monotonic() - begin < 60  # not the pipe's limit; most is the start
+
+
+@needs_mpi
+def test_all_end_if_one_is_killed(tmp_path: Path) -> None:
+    with start(3, sys.executable, str(CHECKS), "kill", str(tmp_path)) as started:
+        for _ in range(1200):
+            if len(list(tmp_path.glob("*.pid"))) == 3 or started.poll() is not None:
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)
+        pids = [int((tmp_path / f"{rank}.pid").read_text()) for rank in range(3)]
+        os.kill(pids[1], signal.SIGKILL)
+        begin = time.monotonic()
+        started.communicate(timeout=60)
+        assert started.returncode != 0
+        assert time.monotonic() - begin < 10
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@needs_mpi
+def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
+    godwit = str(Path(sys.executable).with_name("godwit"))
+    file, output = tmp_path / "edges.txt", tmp_path / "distances.npy"
+    graph = gw.generators.road(40, 50, weights=(1, 9)).largest_component().with_ids(0)
+    gw.write(graph, file.with_suffix(".wel"))
+    file.with_suffix(".wel").rename(file)
+    status, printed, errors = run(
+        2, godwit, "sssp", str(file), "-s", "max-degree", "--json", "-o", str(output)
+    )
+    assert status == 0, errors
+    facts = json.loads(printed)  # of one process alone
+    expected = gw.sssp(graph, graph.highest_degree_vertex())
+    np.testing.assert_array_equal(np.load(output), expected.distance)
+    assert facts["statistics"]["processes"] == 2
+    assert facts["reached_vertices"] == graph.vertex_count
+    assert facts["sources"] == [graph.highest_degree_vertex()]
+    status, _, errors = run(2, godwit, "info", "rmat:4")
+    assert status == 2
+    assert errors.count("godwit info runs in one") == 1
+
+
+@needs_mpi
+def test_importing_godwit_imports_no_mpi() -> None:
+    code = "import godwit, sys; godwit.distributed; godwit.bfs; assert 'mpi4py' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_bounds_are_balanced_and_begin_at_words() -> None:
+    graph = gw.generators.rmat(12)
+    for parts in (1, 2, 3, 7):
+        bounds = bounds_of_rows(graph.offsets, parts)
+        assert len(bounds) == parts + 1
+        assert bounds[0] == 0
+        assert bounds[-1] == graph.vertex_count
+        assert (np.diff(bounds) >= 0).all()
+        assert not (bounds[:-1] % 64).any()
+        arcs = np.diff(graph.offsets[bounds])
+        assert arcs.max() < 1.3 * arcs.mean()
+    assert balanced_bounds(np.array([0]), np.array([0]), 0, 3).tolist() == [0, 0, 0, 0]
+
+
+def test_without_mpi_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from godwit.distributed import processes
+
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setattr(processes, "_processes", None)
+    with pytest.raises(gw.errors.DeviceError, match=r"godwit\[mpi\]"):
+        gw.distributed.context()

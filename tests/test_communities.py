@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import godwit as gw
+from godwit.algorithms.communities import levels
 from godwit.cli.application import app
 from godwit.dtypes import Array
 from godwit.errors import InputError, RunTimeoutError, VerificationError
@@ -84,6 +85,17 @@ class TestEverywhere:
             assert other.statistics.processed_items.sum() == results[0].statistics.processed_items
         assert results[2].statistics.devices == ("cpu:0", "cpu:1", "cpu:2")
         gw.verify_communities(graph, results[0])
+
+    def test_leiden_of_large_levels(self, monkeypatch: pytest.MonkeyPatch, crowd: Graph) -> None:
+        expected = gw.leiden(crowd).modularity
+        monkeypatch.setattr(levels, "SMALL_VERTICES", 16)
+        for iterations in (1, 2, 3):
+            one, other = (
+                gw.leiden(crowd, iterations=iterations, devices=devices) for devices in THREADS[:2]
+            )
+            np.testing.assert_array_equal(one.label, other.label)
+            gw.verify_communities(crowd, one)
+            assert one.modularity >= 0.97 * expected
 
     @pytest.mark.parametrize("method", METHODS)
     def test_powers_of_two_in_weights_change_nothing(

@@ -417,22 +417,21 @@ def _first_level(
 ) -> tuple[Level, float]:
     """Return the level of the graph itself, and the factor of scores (cpu.py)."""
     none = frozen(np.empty(0, np.int64))
-    bound = len(arcs.rows.targets)
     if objective == "cdlp":
         zeros = frozen(np.zeros(graph.vertex_count, np.int64))
-        return Level(arcs.rows, (zeros, none), bound), 0.0
+        return Level(arcs.rows, (zeros, none), graph.arc_count, graph.arc_count), 0.0
     strength = query.strengths(graph, arcs.rows)
     one_way = _is_one_way(graph, arcs)
     rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
-    bound = len(rows.targets)
+    arc_count = len(rows.targets)
     if objective == "labels":
-        return Level(rows, (strength, none), bound), 0.0
+        return Level(rows, (strength, none), arc_count, arc_count), 0.0
     entering = query.in_strengths(arcs.rows) if one_way else none
     if objective == "cpm":
         strength = frozen(np.ones(len(strength), np.int64))
         entering = strength if one_way else none
     factor = _factor(arcs, resolution, objective, int(strength.sum()))
-    return Level(rows, (strength, entering), bound), factor
+    return Level(rows, (strength, entering), arc_count, arc_count), factor
 
 
 def _statistics(devices: tuple[Device, ...], name: str) -> RunStatistics:

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.graph.hashing import below, mix
+from godwit.graph.hashing import mix
 from godwit.graph.union_find import TO_THE_ROOT, compress, hook
-from godwit.runtime.cpu.atomics import fetch_add, load_acquire, prefetch
+from godwit.runtime.cpu.atomics import fetch_add, fetch_min, load_acquire, prefetch
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, next_range
 
@@ -36,6 +36,10 @@ CHUNK = 64
 """Vertices that a thread claims at a time."""
 MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
+_PIECE = 4096
+"""Arcs that a thread takes room for at a time when it writes rows."""
+_PIECE_ROW = 256
+"""Arcs of a row above which it gets room of its own."""
 PREFETCHED_ARCS = 8
 """Arcs of a row that are prefetched."""
 ALONE_VERTICES = 128
@@ -61,8 +65,12 @@ class Rows(NamedTuple):
 
 
 def _class_of(start: Any, v: Any, classes: Any) -> Any:
-    """Return the class of a vertex; ``start`` is the mixed seed of the round."""
-    return below(mix(start ^ np.uint64(v)), classes)
+    """Return the class of a vertex.
+
+    :param start: the mixed seed of the round
+    :param classes: a power of two
+    """
+    return np.int64(mix(start ^ np.uint64(v)) & np.uint64(classes - 1))
 
 
 def _list_by_class(
@@ -80,7 +88,7 @@ def _list_by_class(
     :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class
     :returns: False if all threads must leave
     """
-    begin, end = block_range(rank, size, active.size)
+    begin, end = block_range(rank, size, order.size)
     for c in range(classes):
         counts[rank, c] = 0
     for v in range(begin, end):
@@ -137,7 +145,10 @@ def _prefetch(
 def _gather(
     v: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any, sums: Any, touched: Any
 ) -> Any:
-    """Add the weights from a vertex to each community to ``sums``; return the number of communities."""
+    """Add the weights from a vertex to each community to ``sums``; return the number of communities.
+
+    Without branches that depend on communities, which no processor predicts.
+    """
     count = 0
     weighted = weights.size > 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
@@ -147,36 +158,50 @@ def _gather(
             continue
         c = label[_at(u)]
         before = sums[_at(c)]
-        if before == 0:
-            touched[_at(count)] = c
-            count += 1
+        touched[_at(count)] = c  # the next one's place if this one counts already
+        count += before == 0
         sums[_at(c)] = before + weight
     return count
 
 
-def _precedes(c: Any, best: Any, v: Any, start: Any, random_ties: bool) -> bool:
-    """Return True if a vertex prefers community c to another of equal score."""
-    if not random_ties:
-        return bool(c < best)
+def _precedes(c: Any, best: Any, v: Any, start: Any) -> bool:
+    """Return True if a hash prefers community c to another for a vertex."""
     word = mix(start + np.uint64(v))
     return bool(mix(word ^ np.uint64(c)) < mix(word ^ np.uint64(best)))
 
 
-def _penalty(v: Any, c: Any, is_own: bool, mass: Any, total: Any, factor: float) -> Any:
-    """Return what the score of a community is less than the weight between it and a vertex.
+def _shares(v: Any, mass: Any, factor: float) -> Any:
+    """Return the factor times each mass of a vertex; the second is 0 where there is one mass."""
+    entering = factor * np.float64(mass[1][_at(v)]) if mass[1].size > 0 else 0.0
+    return factor * np.float64(mass[0][_at(v)]), entering
 
-    :param is_own: the vertex is in the community, and is not counted there
+
+def _penalty(shares: Any, c: Any, total: Any) -> Any:
+    """Return what the score of a community is less than the weight between it and a vertex outside."""
+    if total[1].size == 0:
+        return shares[0] * np.float64(total[0][_at(c)])
+    return shares[0] * np.float64(total[1][_at(c)]) + shares[1] * np.float64(total[0][_at(c)])
+
+
+def _own_penalty(v: Any, c: Any, shares: Any, mass: Any, total: Any) -> Any:
+    """Return the same of the community of the vertex, without it."""
+    there = total[0][_at(c)] - mass[0][_at(v)]
+    if total[1].size == 0:
+        return shares[0] * np.float64(there)
+    entering = total[1][_at(c)] - mass[1][_at(v)]
+    return shares[0] * np.float64(entering) + shares[1] * np.float64(there)
+
+
+def _add(array: Any, index: Any, value: Any, alone: bool) -> Any:
+    """Add to an element, and return what it was.
+
+    :param alone: no other thread does so at the same time
     """
-    there = total[0][_at(c)]
-    share = factor * np.float64(mass[0][_at(v)])
-    if is_own:
-        there -= mass[0][_at(v)]
-    if mass[1].size == 0:
-        return share * np.float64(there)
-    entering = total[1][_at(c)]
-    if is_own:
-        entering -= mass[1][_at(v)]
-    return share * np.float64(entering) + factor * np.float64(mass[1][_at(v)]) * np.float64(there)
+    if not alone:
+        return fetch_add(array, index, value)
+    before = array[_at(index)]
+    array[_at(index)] = before + value
+    return before
 
 
 def _move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -> None:
@@ -188,12 +213,8 @@ def _move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -
         if mass[side].size == 0:
             continue
         moved = mass[side][_at(v)]
-        if alone:
-            total[side][_at(old)] -= moved
-            total[side][_at(new)] += moved
-        else:
-            fetch_add(total[side], old, -moved)
-            fetch_add(total[side], new, moved)
+        _add(total[side], old, -moved, alone)
+        _add(total[side], new, moved, alone)
 
 
 def _best(
@@ -203,17 +224,19 @@ def _best(
     """Return the community that a vertex belongs to best; set the sums to 0."""
     own = label[_at(v)]
     best = own
-    best_score = np.float64(sums[_at(own)]) - _penalty(v, own, True, mass, total, factor)
-    sums[_at(own)] = 0
+    shares = _shares(v, mass, factor)
+    best_score = np.float64(sums[_at(own)]) - _own_penalty(v, own, shares, mass, total)
+    sums[_at(own)] = 0  # so it comes once more, with a score that is no better
     for i in range(count):
         c = touched[_at(i)]
-        if c == own:
-            continue
-        score = np.float64(sums[_at(c)]) - _penalty(v, c, False, mass, total, factor)
+        score = np.float64(sums[_at(c)]) - _penalty(shares, c, total)
         sums[_at(c)] = 0
-        if score > best_score or (
-            score == best_score and best != own and _precedes(c, best, v, start, random_ties)
-        ):
+        is_equal = (score == best_score) & (best != own)
+        if random_ties:
+            is_better = score > best_score or (is_equal and _precedes(c, best, v, start))
+        else:
+            is_better = score > best_score or (is_equal and (c < best))
+        if is_better:
             best = c
             best_score = score
     if best_score < 0 and total[0][_at(v)] == 0 and (mass[1].size == 0 or total[1][_at(v)] == 0):
@@ -233,7 +256,7 @@ def move_vertices(
     :param mass: two of int64 (n), of which the second may be empty
     :param label: (n) community of each vertex, an id in [0, n)
     :param total: the same for each community
-    :param active: uint8 (n) vertices to visit in the first round
+    :param active: uint8 (n + 1) vertices to visit in the first round; the last element is anything
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
     :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
@@ -327,8 +350,7 @@ def _move_by_class(
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):
                 u = targets[_at(arc)]
-                if label[_at(u)] != own:
-                    active[_at(u)] = 1
+                active[_at(u if label[_at(u)] != own else n)] = 1
         begin = end
         if not _meet(control, size):
             return False
@@ -411,12 +433,13 @@ def _best_part(
             touched[_at(count)] = d
             count += 1
         sums[_at(d)] = before + weight
-    is_connected = np.float64(inside) >= _penalty(v, own, True, mass, total, factor)
+    shares = _shares(v, mass, factor)
+    is_connected = np.float64(inside) >= _own_penalty(v, own, shares, mass, total)
     best = part.dtype.type(v)
     best_score = 0.0
     for i in range(count):
         d = touched[_at(i)]
-        score = np.float64(sums[_at(d)]) - _penalty(v, d, False, mass, part_total, factor)
+        score = np.float64(sums[_at(d)]) - _penalty(shares, d, part_total)
         sums[_at(d)] = 0
         is_better = score > best_score or (score == best_score and d < best and best != v)
         # A part that has grown does not move; nor does one of another class, in this sub-round.
@@ -428,71 +451,130 @@ def _best_part(
 
 @kernel
 def aggregate(
-    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any,
-    number: Any, member_ends: Any, members: Any, room: Any, sums: Any, touched: Any, new_begins: Any,
-    new_ends: Any, new_targets: Any, new_weights: Any,
-) -> None:  # fmt: skip
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
+    above: Any, member_ends: Any, members: Any, sums: Any, touched: Any, used: Any, new_begins: Any,
+    new_ends: Any, new_targets: Any, new_weights: Any, new_mass: Any,
+) -> int:  # fmt: skip
     """Make a vertex of each community, with an arc to each community that arcs of its vertices lead to.
 
-    :param number: (n) new vertex of each community's id
+    Threads write rows into pieces of the arrays that they take one by one, so only what arcs need is
+    touched; where rows lie is no part of the result.
+
+    :param mass: as of :func:`move_vertices`
+    :param above: (n) new vertex of each vertex
     :param member_ends: int64 (k), all 0
     :param members: (n)
-    :param room: int64 (k), all 0
+    :param used: int64 (1), 0; then the end of what is used of ``new_targets``
     :param new_begins: int64 (k), like ``new_ends``
-    :param new_targets: with room for the arcs of all rows
+    :param new_targets: with :func:`room_for` the arcs of all rows
+    :returns: the number of arcs that a thread has written
     """
-    n = begins.size
-    begin, end = block_range(rank, size, n)
+    begin, end = block_range(rank, size, above.size)
     for v in range(begin, end):
-        c = number[_at(label[_at(v)])]
-        fetch_add(member_ends, c, 1)
-        fetch_add(room, c, ends[_at(v)] - begins[_at(v)])
+        _add(member_ends, above[_at(v)], 1, size == 1)
     if not barrier(control, size):
-        return
+        return 0
     if rank == 0:
         position = 0
-        arcs = 0
         for c in range(member_ends.size):
             count = member_ends[_at(c)]
             member_ends[_at(c)] = position
             position += count
-            new_begins[_at(c)] = arcs
-            arcs += room[_at(c)]
     if not barrier(control, size):
-        return
+        return 0
     for v in range(begin, end):
-        c = number[_at(label[_at(v)])]
-        members[_at(fetch_add(member_ends, c, 1))] = v
+        members[_at(_add(member_ends, above[_at(v)], 1, size == 1))] = v
     if not barrier(control, size):
-        return
+        return 0
     my_sums = sums[rank]
     my_touched = touched[rank]
     weighted = weights.size > 0
+    piece, piece_end = 0, 0
+    written = 0
     while True:
         first, last = next_range(control, CHUNK, member_ends.size)
         if first == last:
-            return
+            return written
         for c in range(first, last):
             count = 0
+            out, into = np.int64(0), np.int64(0)
             for i in range(member_ends[_at(c - 1)] if c > 0 else 0, member_ends[_at(c)]):
                 v = members[_at(i)]
+                out += mass[0][_at(v)]
+                if mass[1].size > 0:
+                    into += mass[1][_at(v)]
                 for arc in range(begins[_at(v)], ends[_at(v)]):
                     weight = weights[_at(arc)] if weighted else 1
-                    d = number[_at(label[_at(targets[_at(arc)])])]
+                    d = above[_at(targets[_at(arc)])]
                     if d == c or weight == 0:
                         continue
                     before = my_sums[_at(d)]
-                    if before == 0:
-                        my_touched[_at(count)] = d
-                        count += 1
+                    my_touched[_at(count)] = d
+                    count += before == 0
                     my_sums[_at(d)] = before + weight
-            position = new_begins[_at(c)]
+            new_mass[0][_at(c)] = out
+            if mass[1].size > 0:
+                new_mass[1][_at(c)] = into
+            if count > _PIECE_ROW:
+                position = fetch_add(used, 0, count)
+            else:
+                if piece + count > piece_end:
+                    piece = fetch_add(used, 0, _PIECE)
+                    piece_end = piece + _PIECE
+                position = piece
+                piece += count
             for i in range(count):
                 d = my_touched[_at(i)]
                 new_targets[_at(position + i)] = d
                 new_weights[_at(position + i)] = my_sums[_at(d)]
                 my_sums[_at(d)] = 0
+            new_begins[_at(c)] = position
             new_ends[_at(c)] = position + count
+            written += count
+
+
+def room_for(arcs: int, size: int) -> int:
+    """Return the number of arcs that ``size`` threads need room for, as each leaves parts of its pieces."""
+    return arcs + arcs // (_PIECE // _PIECE_ROW - 1) + (size + 1) * _PIECE
+
+
+@kernel
+def rename_communities(
+    rank: int, size: int, control: Any, old: Any, above: Any, lifts: bool, first: Any, label: Any,
+    mass: Any, total: Any,
+) -> None:  # fmt: skip
+    """Take communities to the next level or down from it, named by their smallest vertices there.
+
+    :param old: community of each vertex of the level that has them
+    :param above: vertex of the next level of each vertex of a level
+    :param lifts: to the next level, all of whose vertices' members are in one community
+    :param first: as many vertices as names in ``old`` may have, all the number of vertices or more
+    :param label: (n) communities afterwards
+    :param mass: as of :func:`move_vertices`
+    :param total: the same of each community, all 0
+    """
+    if lifts:
+        begin, end = block_range(rank, size, old.size)
+        for u in range(begin, end):
+            label[_at(above[_at(u)])] = old[_at(u)]
+        if not barrier(control, size):
+            return
+    begin, end = block_range(rank, size, label.size)
+    for v in range(begin, end):
+        c = label[_at(v)] if lifts else old[_at(above[_at(v)])]
+        label[_at(v)] = c
+        if size == 1:
+            first[_at(c)] = min(first[_at(c)], v)
+        else:
+            fetch_min(first, c, first.dtype.type(v))
+    if not barrier(control, size):
+        return
+    for v in range(begin, end):
+        c = first[_at(label[_at(v)])]
+        label[_at(v)] = c
+        for side in range(2):
+            if mass[side].size > 0:
+                _add(total[side], c, mass[side][_at(v)], size == 1)
 
 
 @kernel

@@ -51,12 +51,14 @@ class Level:
 
     :param rows: arcs, both directions of each edge
     :param mass: int64 (n), and the same for in-arcs; the second is empty where there is one mass
+    :param arcs: number of arcs
     :param bound: of the first level its number of arcs, else that of the level below, which is no less
     :ivar above: the vertex of the next level of each vertex, once there is that level
     """
 
     rows: cpu.Rows
     mass: tuple[Array, Array]
+    arcs: int
     bound: int
     above: Array | None = None
 
@@ -70,10 +72,10 @@ class Level:
         """Dtype of vertices."""
         return self.rows.targets.dtype
 
-    def totals(self, label: Array, count: int) -> tuple[Array, Array]:
-        """Return the masses of communities, by labels below ``count``; sums are below 2^53, and exact."""
+    def totals(self, label: Array) -> tuple[Array, Array]:
+        """Return the masses of communities; sums are below 2^53, and exact."""
         out, into = (
-            np.bincount(label, weights=mass, minlength=count).astype(np.int64)
+            np.bincount(label, weights=mass, minlength=len(mass)).astype(np.int64)
             if len(mass)
             else np.zeros(0, np.int64)
             for mass in self.mass
@@ -126,7 +128,7 @@ class Cores:
 
     def _threads_for(self, level: Level) -> int:
         is_small = level.vertex_count < LABEL_CLASSES * cpu.ALONE_VERTICES
-        return 1 if is_small or len(level.rows.targets) < SMALL_ARCS else self._threads
+        return 1 if is_small or level.arcs < SMALL_ARCS else self._threads
 
     def _next_seed(self) -> np.uint64:
         """Return another seed at each call."""
@@ -144,7 +146,7 @@ class Cores:
             *arguments,
             threads=self._threads_for(level),
             poll=None if poll is None else lambda: poll(before + int(tally[3])),
-            brief=level.vertex_count + len(level.rows.targets) < _BRIEF_WORK,
+            brief=level.vertex_count + level.arcs < _BRIEF_WORK,
         )
         self.rounds += int(tally[2])
         self.visits += int(tally[3])
@@ -167,6 +169,12 @@ class Cores:
     def begin_alone(self, level: Level) -> None:
         """Make each vertex of a level a community."""
         self.label = np.arange(level.vertex_count, dtype=level.ids)
+        self._total = _copies(level.mass)
+
+    def take(self, level: Level, label: Array) -> None:
+        """Take the communities of a level from elsewhere."""
+        self.label = label
+        self._total = level.totals(label)
 
     def move(
         self,
@@ -183,10 +191,10 @@ class Cores:
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
         n, rows = level.vertex_count, level.rows
-        self._total = level.totals(self.label, n)
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
-        scratch = self._scratch(level, (rows.ends > rows.begins).view(np.uint8), most)
+        active = np.append(rows.ends > rows.begins, False).view(np.uint8)
+        scratch = self._scratch(level, active, most)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
             n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
@@ -199,7 +207,7 @@ class Cores:
         self._run(
             cpu.refine_communities, level, *level.rows, level.mass, self.label, self._total,
             *self._scratch(level, np.ones(n, np.uint8), cpu.MOST_CLASSES), self._part,
-            tuple(map(np.array, level.mass)), np.zeros(n, np.uint8),
+            _copies(level.mass), np.zeros(n, np.uint8),
         )  # fmt: skip
 
     def count_communities(self, level: Level) -> int:
@@ -210,40 +218,49 @@ class Cores:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
         label = self._part if parts else self.label
         n, ids = level.vertex_count, level.ids
-        arcs = len(level.rows.targets)
         present = np.zeros(n, bool)
         present[label] = True
         number = np.cumsum(present, dtype=ids) - ids.type(1)
         count = int(np.count_nonzero(present))
         if count == n:
             return None
-        require_memory(arcs * (8 + ids.itemsize), f"a graph of {count:,} communities")
-        rows = cpu.Rows(
-            np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(arcs, ids),
-            np.empty(arcs, np.int64),
+        above = number[label]
+        room = cpu.room_for(level.arcs, self._threads_for(level))
+        require_memory(room * (8 + ids.itemsize), f"a graph of {count:,} communities")
+        begins, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        targets, weights = np.empty(room, ids), np.empty(room, np.int64)
+        mass = tuple(np.empty(count if len(one) else 0, np.int64) for one in level.mass)
+        used = np.zeros(1, np.int64)
+        written = self._run(
+            cpu.aggregate, level, *level.rows, level.mass, above, np.zeros(count, np.int64),
+            np.empty(n, ids), self._sums, self._touched, used, begins, ends, targets, weights, mass,
         )  # fmt: skip
+        rows = cpu.Rows(begins, ends, targets[: used[0]], weights[: used[0]])
+        level.above = above
+        return Level(
+            cpu.Rows(*map(frozen, rows)),
+            (frozen(mass[0]), frozen(mass[1])),
+            sum(written),
+            level.arcs,
+        )
+
+    def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
+        old, (low, high) = self.label, (level, above) if lifts else (above, level)
+        n = high.vertex_count
+        self.label = np.empty(n, high.ids)
+        self._total = _zeros_like(high.mass)
         self._run(
-            cpu.aggregate, level, *level.rows, label, number, np.zeros(count, np.int64),
-            np.empty(n, ids), np.zeros(count, np.int64), self._sums, self._touched, *rows,
+            cpu.rename_communities, level, old, self.vertices_above(level), lifts,
+            np.full(low.vertex_count, n, high.ids), self.label, high.mass, self._total,
         )  # fmt: skip
-        last = int(rows.ends[-1]) if count else 0
-        rows = rows._replace(targets=rows.targets[:last], weights=rows.weights[:last])
-        new = number[label]
-        out_mass, in_mass = map(frozen, level.totals(new, count))
-        level.above = new
-        bound = int((level.rows.ends - level.rows.begins).sum())
-        return Level(cpu.Rows(*map(frozen, rows)), (out_mass, in_mass), bound)
 
     def lift(self, level: Level, above: Level) -> None:
         """Give the vertices of the next level the communities of their members."""
-        assert level.above is not None
-        lifted = np.empty(above.vertex_count, level.ids)
-        lifted[level.above] = self.label
-        self.label = _representatives(lifted, level.vertex_count)
+        self._rename(level, above, lifts=True)
 
     def lower(self, level: Level, above: Level) -> None:
         """Give the vertices of a level the communities that those of the next level have."""
-        self.label = _representatives(self.label[self.vertices_above(level)], above.vertex_count)
+        self._rename(level, above, lifts=False)
 
     def vertices_above(self, level: Level) -> Array:
         """Return the vertex of the next level of each vertex of a level."""
@@ -279,6 +296,14 @@ class Cores:
         parent = np.empty(level.vertex_count, level.ids)
         self._run(cpu.split_communities, level, *level.rows[:3], label, parent)
         return parent
+
+
+def _copies(mass: tuple[Array, Array]) -> tuple[Array, Array]:
+    return mass[0].copy(), mass[1].copy()
+
+
+def _zeros_like(mass: tuple[Array, Array]) -> tuple[Array, Array]:
+    return np.zeros_like(mass[0]), np.zeros_like(mass[1])
 
 
 def first_word(seed: int) -> int:
@@ -359,9 +384,15 @@ def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Any]]:
 
 
 def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Any]]:
-    """Return the same of Leiden's method."""
+    """Return the same of Leiden's method.
+
+    All iterations but the first divide communities, and the first does at small levels, where it takes no
+    time; vertices of a large first level move once between iterations, those of a small one twice.
+    """
     steps.begin_alone(steps.first)
+    levels: list[StepLevel] = []
     for iteration in range(iterations):
+        _move_downwards(steps, levels, first=False)  # vertices of the first level move next
         level = steps.first
         levels = [level]
         while True:
@@ -369,9 +400,11 @@ def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[A
             steps.move(level)
             if steps.count_communities(level) == n:
                 break
-            steps.refine(level)
-            above = steps.aggregate(level, parts=True)
-            if above is None:  # no part has two vertices
+            above = None
+            if iteration > 0 or iterations == 1 or n <= SMALL_VERTICES:
+                steps.refine(level)
+                above = steps.aggregate(level, parts=True)
+            if above is None:  # or no part has two vertices
                 above = steps.aggregate(level)
             assert above is not None
             steps.lift(level, above)
@@ -379,31 +412,23 @@ def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[A
             level = above
             if n - above.vertex_count <= n // _LAST_MERGES:
                 break
-        if iteration < iterations - 1:
-            _move_downwards(steps, levels)
     return _moved_downwards(steps, levels)
 
 
-def _move_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> None:
-    """Take the communities of the last level to the first; vertices of each level move once more."""
+def _move_downwards(
+    steps: Steps[StepLevel], levels: list[StepLevel], *, first: bool = True
+) -> None:
+    """Take the communities of the last level to the first; vertices of each level move once more.
+
+    :param first: also those of the first level where that is large
+    """
     for level, above in zip(levels[-2::-1], levels[:0:-1], strict=True):
         steps.lower(level, above)
-        steps.move(level)
+        if first or level is not steps.first or level.vertex_count <= SMALL_VERTICES:
+            steps.move(level)
 
 
 def _moved_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> tuple[Any, list[Any]]:
     """Do the same; return communities, and maps from the vertices of a level to the next."""
     _move_downwards(steps, levels)
     return steps.communities(), [steps.vertices_above(level) for level in levels[:-1]]
-
-
-def _representatives(label: Array, bound: int) -> Array:
-    """Return labels renamed to the smallest vertex that has each.
-
-    :param bound: labels are smaller
-    """
-    vertices = np.arange(len(label), dtype=label.dtype)
-    first = np.zeros(bound, label.dtype)
-    first[label[::-1]] = vertices[::-1]  # of several values, NumPy keeps the last
-    named: Array = first[label]
-    return named

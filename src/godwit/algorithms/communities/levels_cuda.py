@@ -425,7 +425,7 @@ class GpuSteps:
             frozen(of["weights"], np.int64),
         )  # fmt: skip
         masses = frozen(of["mass"], np.int64), frozen(of["in_mass"], np.int64)
-        return Level(rows, masses, level.bound)
+        return Level(rows, masses, level.arcs, level.bound)
 
     def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
         count = self._count(level, "part_" if parts else "", counts_only=False)
@@ -480,7 +480,7 @@ class GpuSteps:
         if isinstance(above, Level):
             with self._on_cores() as cores:
                 label = self._of("label")[self._plan.part].download(np.int32, above.vertex_count)
-                cores.label = label.astype(self._ids, copy=False)
+                cores.take(above, label.astype(self._ids, copy=False))
 
     def lower(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
         """Give the vertices of a level the communities that those of the next level have."""
@@ -497,7 +497,7 @@ class GpuSteps:
     def _upload_communities(self, level: Level, label: Array) -> None:
         """Take the communities of a level from the host."""
         self._of("label")[self._plan.part].upload(label.astype(np.uint32))
-        totals = level.totals(label, level.vertex_count)
+        totals = level.totals(label)
         for name, total in zip(("total", "in_total"), totals, strict=True):
             self._of(name)[self._plan.part].upload(total.astype(f"u{self._plan.sum_bytes}"))
 

@@ -3,10 +3,11 @@
     python benchmarks/tiles.py [--algorithms pagerank,hits] [--gpus 1,2] [--runs 5] rmat:22 delaunay:1000000
 
 Graphs are generated, those of R-MAT on the first GPU, or read; they are placed anew for each figure. A
-figure is the median of the runs' kernel time over their iterations, after a first query, whose whole time
-is told apart. Power iterations compare values in one pass more, which is counted. Values by tiles are
-compared with those of float64 row by row after as many iterations: the distance is the sum of absolute
-differences. Ranks, hubs and authorities sum to 1; values of eigenvector and Katz centrality have L2 norm 1.
+figure is the median of the runs' kernel time divided by their iterations. The time of a first query,
+which makes rows or tiles, has columns of its own. Power iterations compare values in one pass more, which
+is counted. Values by tiles are compared with those of float64 row by row after as many iterations: the
+distance is the sum of absolute differences. Ranks, hubs and authorities sum to 1; values of eigenvector
+and Katz centrality have L2 norm 1.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Answer:
 
 
 Ask = Callable[[StepPlacement, bool, int | None], Answer]
-"""Answers a query by tiles or row by row, of so many iterations, or of its own number."""
+"""Answers a query of a placement, by tiles if True, with a number of iterations; None: the query's own."""
 
 
 def pagerank(dtype: str) -> Ask:
-    """Return a query of ranks; row by row with a number of iterations, of float64 ranks."""
+    """Return a query of ranks; if a number of iterations is given, ranks are float64."""
 
     def ask(placement: StepPlacement, tiled: bool, iterations: int | None) -> Answer:
         query = RankQuery(

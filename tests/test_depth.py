@@ -42,3 +42,12 @@ def test_a_long_path_from_a_hub_in_a_much_larger_graph() -> None:
 def test_nothing_to_search() -> None:
     assert likely_levels(gw.Graph.from_edges([], [], vertex_count=3)) == 1
     assert likely_levels(gw.Graph(np.zeros(1, np.int64), np.zeros(0, np.int32))) == 1
+
+
+def test_a_line_behind_a_hub() -> None:
+    """There the number of vertices within d hops hardly grows with d."""
+    leaves, line = np.arange(1, 10_000), np.arange(10_000, 15_000)
+    sources = np.concatenate([np.zeros(len(leaves), np.int64), [0], line[:-1]])
+    targets = np.concatenate([leaves, line])
+    graph = gw.Graph.from_edges(sources, targets, directed=False, vertex_count=1_000_000)
+    assert 1 <= likely_levels(graph) <= graph.vertex_count

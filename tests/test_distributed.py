@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import godwit as gw
+from godwit.algorithms.sssp.distributed import _end_of_bucket
 from godwit.distributed.graph import balanced_bounds
 from godwit.distributed.place import bounds_of_rows
 
@@ -178,3 +180,22 @@ def test_without_mpi_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(processes, "_processes", None)
     with pytest.raises(gw.errors.DeviceError, match=r"godwit\[mpi\]"):
         gw.distributed.context()
+
+
+@pytest.mark.parametrize(
+    ("distance", "delta", "end"),
+    [
+        (7, 3.0, 9),
+        (9, 3.0, 12),
+        (2**63 - 2, 5.0, 2**63 - 1),
+        (7.0, 3.0, 9.0),
+        (1.0, 1e-300, np.nextafter(1.0, 2.0)),
+        (1e200, 1e-200, np.inf),
+        (1.7e308, 1e308, np.inf),
+    ],
+)
+def test_buckets_end_beyond_their_distances(distance: Any, delta: float, end: Any) -> None:
+    kind = np.int64 if isinstance(distance, int) else np.float64
+    found = _end_of_bucket(kind(distance), delta)
+    assert found == end > distance
+    assert found.dtype == kind

@@ -7,6 +7,7 @@ team ends together. See interleaving.py for how, test_worker_model.py for the as
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +69,8 @@ class Case:
         return [child for child, parent in enumerate(self.parents) if parent == item]
 
 
-def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
+def protocol_of(case: Case, replacements: Sequence[Replacement] = ()) -> dict[str, Any]:
+    """Return the engine's functions as generators of operations on shared words."""
     constants = {
         "CHUNK_SHIFT": 1,
         "BUCKETS": 4,
@@ -97,6 +99,11 @@ def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
             protocol["push_local"](worklist, child, case.priorities[child])
 
     protocol["process"] = process
+    return protocol
+
+
+def model_of(case: Case, replacements: Sequence[Replacement] = ()) -> Model:
+    protocol = protocol_of(case, replacements)
     automata = [
         Automaton(
             lambda rank=rank: _start(case, protocol, rank),  # type: ignore[misc]
@@ -226,6 +233,30 @@ def test_random_schedules_of_more_items_and_threads(seed: int) -> None:
         capacity_items=4 * seed,
     )
     wander(model_of(case), schedules=5, steps=20_000, seed=seed)
+
+
+def _run_alone(case: Case, abort_after: int) -> tuple[int, int]:
+    """Run one thread; abort it after some items; return how it ended, and how many items it processed."""
+    run, _, processed = _start(case, protocol_of(case), 0)
+    memory: dict[tuple[str, int], int] = defaultdict(int)
+    reply = None
+    while True:
+        try:
+            kind, words, index, *operand = run.send(reply)
+        except StopIteration as end:
+            return end.value, len(processed())
+        if len(processed()) >= abort_after:
+            memory["control", ABORT] = 1
+        reply = memory[words.name, index]
+        if operand:
+            memory[words.name, index] = operand[0] + (reply if kind == "fetch_add" else 0)
+
+
+def test_an_abort_ends_the_work_on_own_items() -> None:
+    case = Case(parents=(-1, *[0] * 40), priorities=(0,) * 41, threads=1, fusion_limit=100)
+    code, processed = _run_alone(case, abort_after=5)
+    assert code == worker.ABORTED
+    assert 5 <= processed < 10
 
 
 BUGS: dict[str, tuple[str, list[Replacement]]] = {

@@ -96,6 +96,29 @@ def test_a_long_path_behind_a_hub() -> None:
         assert found.statistics.rounds.sum() < 200
 
 
+def test_searches_after_stamps_are_cleared() -> None:
+    graph = gw.generators.rmat(9, 16, seed=1).with_random_weights(1, 64, seed=1)
+    with sorted_rows_for_all(_LAST_STAMP=10), gw.place(graph, "cpu") as placed:
+        for source in range(20):
+            found = gw.sssp(placed, source)
+            expected = gw.sssp(graph, source, execution="asynchronous")
+            np.testing.assert_array_equal(found.distance, expected.distance)
+
+
+@pytest.mark.parametrize("turn", [0, 4])
+@pytest.mark.parametrize("directed", [False, True])
+def test_short_arcs_lead_beyond_32_bits(directed: bool, turn: int) -> None:
+    """Where the last stage ends at the largest int32, lower bounds of lengths are within it."""
+    weights = np.random.default_rng(1).integers(900_000, 1_000_000, 4000)
+    path = np.arange(len(weights) + 1)
+    graph = Graph.from_edges(path[:-1], path[1:], weights, directed=directed)
+    assert weights.sum() > 2**31
+    with sorted_rows_for_all(TURN=turn), gw.place(graph, "cpu") as placed:
+        found = gw.sssp(placed, 0)
+        assert found.statistics.solver == SOLVER
+        np.testing.assert_array_equal(found.distance, np.append(0, weights.cumsum()))
+
+
 def test_it_is_chosen_for_graphs_with_hubs_that_are_searched_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -138,3 +161,20 @@ def test_rows_without_room_leave_the_search_to_the_worker(
     monkeypatch.setattr(cpu_rows, "has_room_for_rows", lambda graph: False)
     with sorted_rows_for_all(), gw.place(graph, "cpu") as placed:
         assert gw.sssp(placed, 0).statistics.solver == "delta-stepping"
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_the_room_for_a_search_is_an_upper_bound(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = gw.generators.rmat(8, 16, seed=1)
+    graph = Graph(graph.offsets, graph.targets.astype(dtype), directed=False)
+    graph = graph.with_random_weights(1, 9, seed=1)
+    with cpu._workspace(graph, np.dtype(np.int64)) as workspace:
+        arrays = [workspace.stamps, workspace.queues, workspace.entries]
+    bytes_of_search = sum(array.nbytes for array in arrays) + 8 * graph.vertex_count
+    rows = cpu_rows.SortedRows.of(graph.rows).arcs.nbytes
+    monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(rows + bytes_of_search - 1))
+    assert not cpu_rows.has_room_for_rows(graph)
+    monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(2 * (rows + bytes_of_search)))
+    assert cpu_rows.has_room_for_rows(graph)

@@ -149,7 +149,9 @@ def test_other_runs_go_on() -> None:
 
 
 _INTERRUPTED = """
+    import signal
     import sys
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells may ignore it
     sys.path.insert(0, {tests!r})
     import godwit as gw
     import test_stopping

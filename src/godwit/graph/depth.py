@@ -16,7 +16,7 @@ _MOST_ARCS = 1 << 17
 
 
 def likely_levels(graph: Graph) -> float:
-    """Return about how many levels a search of the whole graph has; at least 1.
+    """Return about how many levels a search of the whole graph has: from 1 to the number of vertices.
 
     A search begins at a vertex in the middle, and ends after 64 levels, 16,384 vertices or 131,072 arcs.
     The number of vertices within d hops is taken to grow on as a power of d: with d on lines, with its

@@ -177,7 +177,7 @@ class TiledRows:
 
 @dataclass(frozen=True)
 class TileKind:
-    """What tiles are for.
+    """The rows that tiles are made of, and the factors of their arcs.
 
     :param direction: of their rows
     :param factor_dtype: name of the dtype of factors; None: arcs have none
@@ -190,7 +190,7 @@ class TileKind:
 
 
 class KeptTiles:
-    """The tiles of a placement, kept between queries, of whatever algorithm.
+    """The tiles of a placement, kept between queries for all algorithms.
 
     :ivar fit: False once there was too little memory for some
     """
@@ -250,9 +250,11 @@ def takes_tiles(placement: StepPlacement, asked: bool | None, *directions: Direc
 def make_with_tiles(
     placement: StepPlacement, words: int, make: Callable[[int], Made], *, asked: bool | None
 ) -> Made:
-    """Return what a function makes for the words of a sum by tiles or, if tiles do not fit, for 0.
+    """Return what a function makes for sums by tiles or, if memory does not suffice for tiles, row by row.
 
-    :param asked: what the query says of tiles: True: with tiles only
+    :param words: of a sum by tiles; 0: row by row
+    :param make: called with the number of words
+    :param asked: what the query says; True: memory must suffice for tiles
     :raises GraphTooLargeError: need against free
     """
     try:

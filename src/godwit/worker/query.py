@@ -105,11 +105,11 @@ def devices_for_one_query(
     scales: bool = True,
     by_levels: bool = False,
 ) -> DevicesArgument:
-    """Return the devices of an argument; for None all cores, if they are sooner than a GPU.
+    """Return the devices of an argument; for None all cores, if a GPU is expected to answer later.
 
-    They are if they have the answer before a GPU could begin; and on long, narrow graphs, if a GPU would
-    take longer for the levels of a search alone. A graph that is placed, or options that ask for a GPU,
-    leave the argument as it is.
+    It does if cores are done before it could begin, and in searches of long, narrow graphs if it takes
+    longer merely to go from level to level. A graph that is placed, or options that ask for a GPU, leave
+    the argument as it is.
 
     :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph, or for each
         vertex and each arc
@@ -134,8 +134,8 @@ _NARROW_CORE_NS = 20.0
 def _is_narrow(graph: Graph) -> bool:
     """Return True if cores have searched a graph before a GPU has gone through its levels.
 
-    False where ``GODWIT_DEVICES`` is ``"cuda"``, and for a graph that lies on a GPU: it would have to be
-    copied to the host first.
+    False where ``GODWIT_DEVICES`` is ``"cuda"``, and for a graph on a GPU, whose arcs would have to be
+    copied to the host.
     """
     if names_devices(None) or not isinstance(graph.stored, Rows):
         return False

@@ -101,9 +101,9 @@ _ITERATIONS, _RESIDUAL = 0, 1  # words of the state
 _SUMS = 3
 _ITEM = 8
 _TILE_WORDS = 3
-_UNIT_BITS = 54  # of the parts into which 1 is divided, at least, where values are not normalized
-_ROW_BITS = 22  # of the length of rows for which a sum has words enough
-_WEIGHT_BITS = 256  # of weights, in front of the point or behind it
+_UNIT_BITS = 54  # log2 of the least number of units in 1, where values are not normalized
+_ROW_BITS = 22  # log2 of the length of rows that are summed up by tiles, at most
+_WEIGHT_BITS = 256  # log2 of the largest weight, at most; at least its negative
 
 
 @dataclass

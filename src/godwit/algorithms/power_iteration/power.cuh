@@ -290,8 +290,8 @@ __device__ __forceinline__ void team_pull_bundles(Pass &pass, const Team &team) 
     }
 }
 
-// Add the sums of the block's threads: the first warp has them then. All threads participate, and meet
-// before they call this again.
+// Add the sums of the block's threads; the first warp gets the result. All threads call this, with a barrier
+// between two calls.
 __device__ __forceinline__ void block_add(double (&sums)[POWER_AMOUNTS]) {
     __shared__ double parts[POWER_AMOUNTS][WARP];
     for (u32 which = 0; which < POWER_AMOUNTS; which++) {

@@ -206,15 +206,15 @@ def _on_one_thread(
 
 
 _SEARCHES_PER_SORT = 4
-"""Searches of a graph on all cores that take as long as to sort its rows by weight, and a search more."""
+"""Searches of a graph on all cores before its rows are sorted by weight, which takes as long as these."""
 
 
 def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     """Return True if a search by rows sorted by weight pays, which looks at few arcs of a graph with hubs.
 
-    To sort rows takes longer than a search: a graph that is placed for one query is not searched so on
-    GPUs, and on all cores only after some searches, or if the rows are there. Of several GPUs one searches
-    alone, faster than all of them asynchronously.
+    To sort rows takes longer than a search. So a graph that is placed for one query is not searched in this
+    way on GPUs, and on all cores only after some other searches. Of several GPUs one searches alone, faster
+    than all of them asynchronously.
     """
     devices, graph = placed.context.devices, placed.graph
     takes_any = options.worker == DEFAULT_WORKER_OPTIONS and options.gpu == DEFAULT_GPU_OPTIONS
@@ -229,8 +229,8 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
         return False
     if devices[0].kind == "cpu" and not placed.is_kept:
         searches: list[None] = graph.cached("sssp searches", list)  # appending is atomic
-        searches.append(None)
-        if len(searches) <= _SEARCHES_PER_SORT:
+        if len(searches) < _SEARCHES_PER_SORT:
+            searches.append(None)
             return False
     return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
 

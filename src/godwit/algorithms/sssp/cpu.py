@@ -4,7 +4,7 @@ Push (stages): rows are sorted by weight. A stage has a bound, ``near``, and lea
 final: vertices push the arcs along which a distance is at most ``near``, a prefix of their rows. Vertices
 with arcs left are *open*: each has an entry with the place of its next arc in the row, and a *key*, no
 larger than the distance along that arc. The next stage has a larger bound, and takes the entries whose keys
-are within it. So all vertices that are reached are at final distances between two stages.
+are within it. So between two stages the distances of all vertices that are reached are final.
 
 Pull: when the vertices that are left have few in-arcs beside what a stage pushes, each looks through its
 in-row for final neighbours, and stops at the first weight that is not below the distance it has found.
@@ -19,10 +19,10 @@ pushing, pulling and pruning by weight for shortest paths, Meyer and Sanders (20
 Within a stage there are rounds. The first takes the open entries, the others the vertices whose distances
 fell in the round before, each once: lowering a distance writes the next round's number into the vertex's
 *stamp*, and queues the vertex if another number was there. Numbers go on from search to search, so stamps
-are not cleared. If the stamp was from before the stage, the vertex is *first* in the stage, and gets an
-open entry when it has pushed. If its distance falls again in the stage, its prefix becomes longer, and the
-entry remains valid: its key is that of the smallest distance in the stage, and the arcs from its place on
-are all that were not pushed, and some that were.
+are not cleared. If the stamp was from before the stage, the vertex is queued for the first time in the
+stage (*first*), and gets an open entry when it has pushed. If its distance falls again in the stage, its
+prefix becomes longer, and the entry remains valid: its key is that of the smallest distance in the stage,
+and the arcs from its place on are all that were not pushed, and some that were.
 
 Rank 0 plans, all perform, and rank 0 alone performs steps of few entries, as in
 :mod:`godwit.algorithms.bfs.cpu`.
@@ -74,7 +74,8 @@ _NARROW_ARCS = 4096
 """A stage that looked at fewer arcs is followed by one that is twice as wide."""
 _WIDE_ARCS = 1 << 20
 """One that looked at more is followed by one that is half as wide, but not narrower than the first."""
-_LAST_STAMP = 2**31 - 2**24
+_LAST_STAMP = 2**30
+"""Largest stamp with which a search begins without clearing stamps: as many rounds are left to it."""
 # How far ahead in lists of vertices rows, arcs, and distances of neighbours are prefetched.
 _ROW_AHEAD = 12
 _ARC_AHEAD = 8
@@ -110,7 +111,7 @@ RESULTS = 32
 LOOKED_NOW = 0
 SETTLED_NOW = 1  # in-arcs of vertices that are first in the stage
 PROCESSED_NOW = 2
-BEYOND = 3  # not 0: an arc leads beyond the limit
+BEYOND = 3  # not 0: an arc may lead beyond the limit
 
 # Words of `bounds`, of the dtype of distances.
 NEAR = 0
@@ -155,7 +156,7 @@ class SearchOutcome:
     """How a search ended.
 
     :param distance: (n) of the dtype asked for
-    :param overflows: a distance does not fit the dtype; those found are not all final
+    :param overflows: a distance does not fit the dtype; vertices at such distances are not reached
     :param processed: times that a vertex pushed
     :param looked: arcs that were looked at
     """
@@ -621,6 +622,9 @@ def _plan(size: int, control: Any, search: Any, turn: int, alone: int) -> int:
             _reset_lowest(search, size)
             return PULL
         if is_over or shared[OPEN_END] == 0:
+            # Keys are lower bounds: what is still open is beyond the limit, though its keys are not.
+            if shared[OPEN_END] > 0:
+                shared[RESULTS + BEYOND] = 1
             _take_results(search, size)
             return STOP
         _begin_stage(search, size)

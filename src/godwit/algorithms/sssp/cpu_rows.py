@@ -65,10 +65,15 @@ def search_rows(graph: Graph) -> SearchRows:
     return rows
 
 
+_SEARCH_BYTES_PER_VERTEX = 128
+"""Upper bound of what a search needs besides rows: open entries, queues, stamps, distances."""
+
+
 def has_room_for_rows(graph: Graph) -> bool:
-    """Return True if memory is free for the sorted rows in both directions, or they are made."""
+    """Return True if memory is free for a search and the sorted rows in both directions, or these exist."""
     copies = 3 if graph.directed else 1  # both directions, and the reverse from which one is made
     needed = copies * graph.arc_count * record_dtype(graph.rows).itemsize
+    needed += _SEARCH_BYTES_PER_VERTEX * graph.vertex_count
     return "rows by weight" in graph._cache or config.missing_memory_bytes(needed) is None
 
 

@@ -114,6 +114,16 @@ def _choose_delta(graph: DistributedGraph) -> float:
     return delta_for(length, degree, integers=weights.dtype.kind in "iu")
 
 
+def _end_of_bucket(distance: Any, delta: float) -> Any:
+    """Return the distance at which the bucket of a distance ends, of the same dtype."""
+    if distance.dtype.kind != "f":
+        width = int(delta)
+        return np.int64(min((int(distance) // width + 1) * width, _FARTHEST + 1))
+    with np.errstate(over="ignore"):
+        end = (np.floor(distance / delta) + 1) * delta  # infinite where the number of the bucket is
+    return end if end > distance else np.nextafter(distance, math.inf)
+
+
 class _Search:
     """One search, as this process sees it.
 
@@ -204,15 +214,7 @@ class _Search:
         least = given.view(self._dtype).min()
         if least == self._unreached:
             return None
-        upper: Any
-        with np.errstate(over="ignore"):
-            if self._dtype.kind == "f":
-                upper = np.float64((math.floor(least / self._delta) + 1) * self._delta)
-                if not upper > least:  # the width is below the precision of the distance
-                    upper = np.nextafter(least, math.inf)
-            else:
-                width = int(self._delta)
-                upper = np.int64(min((int(least) // width + 1) * width, _FARTHEST + 1))
+        upper = _end_of_bucket(least, self._delta)
         self._ends[_FRONTIER] = 0
         self._team(
             _open_bucket, self.distance, self._waiting, self._queued, upper, self._frontiers[0],

@@ -1,4 +1,4 @@
-"""What searches in stages by weight need on CPUs and GPUs: the width of a stage."""
+"""What searches in stages share on CPUs and GPUs: the width of a stage, distances of unreached vertices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAMPLE = 4096
 
 
 def first_width(graph: Graph, active: int, dtype: np.dtype[Any]) -> Any:
-    """Return the width of a stage: a vertex has some one arc that is not longer, on average.
+    """Return the width of a stage: on average, one arc of a vertex is not longer.
 
     :param active: number of vertices that have arcs
     :param dtype: of distances

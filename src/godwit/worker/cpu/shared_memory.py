@@ -170,6 +170,8 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
                 return True
             continue
         elif own:
+            if fused & (FRONTIER_CHUNK - 1) == 0 and load_acquire(control, ABORT) != 0:
+                return True
             key = peek_key(bins, source, 0)
             look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
         elif load_relaxed(shared, cursor) < tail:
@@ -217,7 +219,10 @@ def due_items(bins: Any, bucket: int) -> int:
 
 def share_bin(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: int,
               source: int, most: int) -> int:  # fmt: skip
-    """Copy up to ``most`` own items of a bin to the frontier; return how many it may be yet, 0 if full."""
+    """Copy up to ``most`` own items of a bin to the frontier.
+
+    Return how many of ``most`` are left, or 0 if the frontier is full.
+    """
     bins = worklist.bins
     while most > 0 and bins.tail[source] != 0:
         position = bins.head[source]
@@ -312,9 +317,9 @@ def queued_items(published: Any, size: int, parity: int) -> tuple[int, int, int]
 
 def items_to_share(published: Any, size: int, parity: int, bucket: int, rank: int,
                    keeps: bool) -> tuple[int, bool]:  # fmt: skip
-    """Return how many items of the bucket a thread is to share, and whether any thread is to share some.
+    """Return how many items of the bucket a thread copies to the frontier, and True if any thread copies.
 
-    :param keeps: threads keep an equal share; otherwise they share all
+    :param keeps: threads keep an equal share for themselves; otherwise they copy all
     """
     total = 0
     for other in range(size):

@@ -15,11 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet
-import pytest
 
 import godwit as gw
-from graphs import named_graph
 
 processes = gw.distributed.context()
 rank = processes.rank
@@ -53,6 +50,8 @@ def random_graphs() -> Iterator[gw.Graph]:
 
 def check_results(folder: Path) -> None:
     """Compare with one process: bit by bit, and ranks up to rounding; print a hash of all ranks."""
+    from graphs import named_graph
+
     ranks = hashlib.sha256()
     same_iterations: list[bool] = []
     graphs = [
@@ -136,6 +135,8 @@ def check_tables(graph: gw.Graph, placed: Any, folder: Path) -> None:
     last = result.gather(processes.count - 1)
     assert (last is not None) == (rank == processes.count - 1)
     if is_first:
+        import pyarrow.parquet
+
         table = pyarrow.parquet.read_table(folder / "distances")
         distances = gw.sssp(graph, 0).to_arrow().select(["vertex", "distance"])
         assert table.sort_by("vertex").equals(distances)
@@ -245,6 +246,8 @@ def compare_stored(graph: gw.Graph, placed: Any) -> None:
 
 def expect(kind: type[BaseException], text: str, function: Any) -> None:
     """Check that a call raises an error whose message has a text, in every process."""
+    import pytest
+
     with pytest.raises(kind) as raised:
         function()
     notes = " ".join(getattr(raised.value, "__notes__", []))

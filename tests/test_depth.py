@@ -23,6 +23,22 @@ def test_is_of_the_right_size(spec: str) -> None:
     assert levels / 8 <= likely_levels(graph) <= 8 * levels
 
 
+def test_a_long_path_from_a_hub_in_a_much_larger_graph() -> None:
+    """The number of vertices grows that little after the first level that nothing follows from it."""
+    hub, leaves, path = 100_000, 14_000, 100
+    near = np.arange(0, hub, 2)
+    ends = [
+        (near, near + 1),
+        (np.full(leaves, hub), hub + 1 + np.arange(leaves)),
+        (np.full(1, hub), np.full(1, hub + 1 + leaves)),
+        (hub + leaves + np.arange(1, path), hub + leaves + np.arange(2, path + 1)),
+        (hub + leaves + path + 1 + near, hub + leaves + path + 2 + near),
+    ]
+    sources, targets = (np.concatenate(side) for side in zip(*ends, strict=True))
+    graph = gw.Graph.from_edges(sources, targets)
+    assert path <= likely_levels(graph) <= graph.vertex_count
+
+
 def test_nothing_to_search() -> None:
     assert likely_levels(gw.Graph.from_edges([], [], vertex_count=3)) == 1
     assert likely_levels(gw.Graph(np.zeros(1, np.int64), np.zeros(0, np.int32))) == 1

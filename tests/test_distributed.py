@@ -134,6 +134,21 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
     status, _, errors = run(2, godwit, "info", "rmat:4")
     assert status == 2
     assert errors.count("godwit info runs in one") == 1
+    status, _, errors = run(2, godwit, "bfs", "rmat:4")
+    assert status == 2
+    assert errors.count("Missing option '--source'") == 1
+
+
+@needs_mpi
+def test_examples_in_docstrings() -> None:
+    code = (
+        "import doctest, importlib\n"
+        "for name in ('', '.processes', '.result'):\n"
+        "    failed, tried = doctest.testmod(importlib.import_module(f'godwit.distributed{name}'))\n"
+        "    assert tried and not failed\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @needs_mpi

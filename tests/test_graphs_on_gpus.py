@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
+from godwit import placement
 from godwit.errors import InputError
 from godwit.graph.cuda import rows as gpu_rows
 from godwit.graph.cuda.stored import RowsOnGpu
@@ -218,6 +219,17 @@ class TestEmulated:
                 assert np.array_equal(found, gw.bfs(expected, 0, devices="cpu").distance)
             length = gw.sssp(placed, 0).distance
             assert np.array_equal(length, gw.sssp(expected, 0, devices="cpu").distance)
+
+    def test_devices_are_chosen_without_a_copy_of_the_graph(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+        monkeypatch.setattr(placement, "_GPU_CALL_NS", 0)
+        monkeypatch.setattr(placement, "_GPU_ARC_NS", 0)
+        graph = gw.Graph.from_edges(*map(PretendedArray, random_edges(3000, 200)))
+        found = gw.bfs(graph, 0)
+        assert found.statistics.devices == ("cuda:0",)
+        assert "targets" not in copied(graph)
 
     def test_supersteps_leave_the_arcs_on_the_gpu(self) -> None:
         edges = random_edges(300, 60)

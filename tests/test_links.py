@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from godwit.dataflow import future
 from godwit.dataflow.cpu import HostSpace
-from godwit.dataflow.receiver import Segment
+from godwit.dataflow.receiver import Offer, Segment
 from godwit.errors import (
     ClosedContextError,
     ClosedLinkError,
@@ -524,6 +524,52 @@ def test_any_deals_equally_to_outputs_that_are_always_free() -> None:
             requests[index] = outputs[index].receive()
             taken[index] += 1
         assert taken == [15, 15]
+
+
+def test_a_buffer_that_is_freed_as_the_last_copy_begins_is_filled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the garbage collector, say, in the thread that begins the copy."""
+    with gw.Context(["cpu:0"]) as context:
+        link = gw.Link(context.host, context.endpoints[0], 8, 2, copies=True)
+        assert link.receiver is not None
+        with link:
+            link.send(np.arange(4))
+        held = [link.receive().wait(LONG_S) for _ in range(2)]
+        pending = [link.receive() for _ in range(2)]
+        begin = link.receiver._begin
+
+        def begins(message: Any, run: list[Segment]) -> None:
+            if held:
+                held.pop().release()
+            begin(message, run)
+
+        monkeypatch.setattr(link.receiver, "_begin", begins)
+        held.pop().release()
+        assert rows([one.wait(LONG_S) for one in pending]) == [2, 3]
+
+
+def test_what_is_sent_as_a_receiver_claims_something_else_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the garbage collector, say, which frees a buffer of another output in the same thread."""
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        router = gw.Router([context.host, context.endpoints[1]], context.endpoints[:1], "gather")
+        claim, urgent = Offer.claim, [np.array([2])]
+
+        def claims(offer: Offer, most: int) -> list[Segment]:
+            if urgent:
+                router.input(context.endpoints[1]).send(urgent.pop(), priority=1)
+            return claim(offer, most)
+
+        monkeypatch.setattr(Offer, "claim", claims)
+        output = router.output(context.endpoints[0])
+        pending = output.receive()
+        for end in router.inputs:
+            with router.input(end) as link:
+                if end is context.host:
+                    link.send(np.array([1]))
+        assert rows([pending.wait(LONG_S)]) + drained(output) == [1, 2]
 
 
 def test_any_takes_each_once() -> None:

@@ -513,6 +513,27 @@ def test_neighbours_are_not_written_to_before_the_first_of_them_is_read(
         assert machine.faults == []
 
 
+def test_neighbours_do_not_wait_for_the_current_stream_of_who_sends() -> None:
+    """Only for what the receiver's stream held as they were released."""
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
+            array = source_array(machine, context, "cuda:0", link.buffers * PACKET // 4)
+            link.send(array)
+            with link.target.space.entered():
+                turns = iter(link)
+                for _ in range(link.buffers):
+                    next(turns).release()
+            gate = threading.Event()
+            machine.thread.gpu = 1
+            machine.stream(0).put(lambda: gate.wait(60))
+            try:
+                link.send(array).wait(5)
+            finally:
+                gate.set()
+        assert machine.faults == []
+
+
 def test_a_thread_that_waits_gets_the_first_buffer_that_is_released() -> None:
     with pretended_gpus(PEERS) as machine:
         with gw.Context(["cuda:0", "cuda:1"]) as context:

@@ -58,6 +58,18 @@ class Gate:
         raise AssertionError("nobody may wait for it")
 
 
+class Later(Gate):
+    """An event that is done when it has been asked so many times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self._times = times
+
+    def done(self) -> bool:
+        self._times -= 1
+        return self._times < 0
+
+
 def start(way: Way, index: int, to: Any, origin: Any, after: Any = ()) -> StagedCopy:
     """Copy the content of an array to that of another one."""
     nbytes = origin.nbytes
@@ -182,6 +194,68 @@ def test_a_copy_that_cannot_be_started_is_finished(machine: Machine) -> None:
     copy.settle()
     with pytest.raises(DeviceError, match="it failed before"):
         copy.done()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_ctrl_c_as_a_copy_starts_leaves_nothing_under_way(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """It comes when the copy has just been queued, behind an event or at the threads."""
+    given, gate = random_bytes(50 * PIECE, 1), Gate()
+    other = np.zeros_like(given)
+    start(Way.WITHIN_HOST, 0, other, given, [Later(1)]).wait()
+    pool = staging_pool()
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if waits:
+        monkeypatch.setattr(pool._has_waiting, "notify", interrupted)
+    else:
+        submit = staging._submit
+        monkeypatch.setattr(staging, "_submit", lambda *to: (submit(*to), interrupted()))
+    to = np.zeros_like(given)
+    copy = StagedCopy(Way.WITHIN_HOST, 0, to.ctypes.data, given.ctypes.data, given.nbytes)
+    with pytest.raises(KeyboardInterrupt):
+        pool.start(copy, [gate] if waits else [])
+    assert copy.is_finished
+    monkeypatch.undo()
+    seen = to.copy()
+    gate.is_open = True
+    start(Way.WITHIN_HOST, 0, other, given, [Later(3)]).wait()
+    assert np.array_equal(to, seen)
+
+
+def test_ctrl_c_does_not_end_the_wait_for_memory_that_threads_use(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, given = Gate(), random_bytes(PIECE, 1)
+    to = np.zeros_like(given)
+    copy = start(Way.WITHIN_HOST, 0, to, given, [gate])
+    interrupts = iter([KeyboardInterrupt, KeyboardInterrupt])
+
+    def wait(address: int, pauses: int) -> bool:
+        if pauses:
+            for interrupt in interrupts:
+                raise interrupt
+            gate.is_open = True
+        return real(address, pauses)
+
+    real = staging._await
+    monkeypatch.setattr(staging, "_await", wait)
+    with pytest.raises(KeyboardInterrupt):
+        copy.settle()
+    assert np.array_equal(to, given)
+
+
+def test_a_pool_that_was_closed_starts_nothing(machine: Machine) -> None:
+    given = random_bytes(PIECE, 1)
+    pool = staging_pool()
+    staging.close_pool()
+    copy = StagedCopy(Way.WITHIN_HOST, 0, given.ctypes.data, given.ctypes.data, given.nbytes)
+    with pytest.raises(DeviceError, match="ended before"):
+        pool.start(copy)
+    assert copy.is_finished
 
 
 @pytest.mark.parametrize("way", [Way.UP, Way.DOWN])

@@ -167,15 +167,9 @@ def dataset_mirror() -> str | None:
     return os.environ.get("GODWIT_DATASETS") or None
 
 
-_PROCESS_COUNTS = (
-    "OMPI_COMM_WORLD_SIZE",
-    "PMIX_SIZE",
-    "PMI_SIZE",
-    "MV2_COMM_WORLD_SIZE",
-    "MPI_LOCALNRANKS",
-)
+_PROCESS_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 """Variables in which launchers (Open MPI; MPICH and Intel MPI; MVAPICH) give the number of processes."""
-_PROCESS_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+_PROCESS_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 
 
 def launched_rank() -> int:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from godwit.config import launched_rank
 from godwit.errors import ConvergenceError, GodwitError
 
 DONE = 0
@@ -56,6 +57,8 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except UsageError as error:
+        if launched_rank() > 0:  # the first process says it: all have the same command line
+            return BAD_INPUT
         return _failed(_describe_usage(error))
     except MemoryError as error:
         return _failed(str(error) or "out of memory")

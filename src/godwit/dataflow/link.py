@@ -43,12 +43,12 @@ DEFAULT_PACKET_BYTES = 16 << 20
 with 4 MiB), and 54.5 of 55 to and from the host."""
 DEFAULT_BUFFERS = 3
 """Default receive buffers: one is read, one is filled, one waits until its result has been sent. Links that
-copy several packets at a time have more, for two such copies; but not the outputs of routers, which would
-take as many segments from each other."""
+copy several packets at a time have more, for two such copies. Outputs of routers do not: each would take as
+many segments, which the others could have."""
 _MOST_DEFAULT_BUFFERS = 32
 _LEAST_COPIED_TOGETHER = 64 << 10
-"""Smaller packets mostly bring messages of one packet. With many buffers their two threads got into each
-other's way: a message took twice as long."""
+"""Smaller packets mostly bring messages of one packet, and have few buffers: with many, the threads that
+send and receive got into each other's way, and a message took twice as long."""
 _MOST_BYTES = 1 << 40
 _MOST_BUFFERS = 1 << 10
 _FEWEST_AHEAD = 4

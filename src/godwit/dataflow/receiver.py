@@ -343,7 +343,8 @@ class Slot:
         release, too, so that one event is enough for all slots that one copy fills.
         """
         if self._after is None:
-            self._after = (self.receiver.space.record_event(),)
+            space = self.receiver.space
+            self._after = (space.record_event(space.stream),)
         return self._after
 
     @property
@@ -548,19 +549,13 @@ class Receiver:
             self.match()
 
     def _make_slots(self) -> list[Slot]:
-        packet = self.packet_bytes
-        return [
-            Slot(self, stretch, offset)
-            for nbytes in self.block_bytes()
-            for stretch in [Stretch(self.space, nbytes)]
-            for offset in range(0, nbytes, packet)
-        ]
-
-    def block_bytes(self) -> list[int]:
-        """Return the sizes of the blocks of memory that hold its buffers."""
-        whole, rest = divmod(self.buffers, self._neighbours)
-        counts = [self._neighbours] * whole + [rest] * bool(rest)
-        return [count * self.packet_bytes for count in counts]
+        """Return all buffers, in stretches of neighbours; the last stretch may be shorter."""
+        slots: list[Slot] = []
+        while len(slots) < self.buffers:
+            count = min(self._neighbours, self.buffers - len(slots))
+            stretch = Stretch(self.space, count * self.packet_bytes)
+            slots += [Slot(self, stretch, number * self.packet_bytes) for number in range(count)]
+        return slots
 
     @property
     def has_begun(self) -> bool:
@@ -664,20 +659,22 @@ class Receiver:
             with self._lock:
                 if offers:
                     self._queue(offers)
-                # The garbage collector may free a buffer during the loop below, and call this again.
+                # The garbage collector may free a buffer or add an offer at any point of the loop below,
+                # and so call this again.
                 if self._is_matching:
                     return
                 self._is_matching = True
                 try:
                     while self._free and self._offers and self._may_take(self._offers[0][2]):
-                        offer = self._offers[0][2]
+                        entry = heappop(self._offers)
+                        offer = entry[2]
                         segments = offer.claim(len(self._free))
-                        if not offer.segments_left:
-                            heappop(self._offers)
+                        if offer.segments_left:
+                            heappush(self._offers, entry)
+                        elif segments:
+                            taken.append(offer)
                         if not segments:
                             continue
-                        if not offer.segments_left:
-                            taken.append(offer)
                         for segment in segments:
                             segment.receiver, segment.slot = self, self._take_slot()
                         self._begin(offer.message, segments)
@@ -791,7 +788,7 @@ class Receiver:
         for segment in copied:
             slot: Slot = segment.slot
             if slot.is_unrecorded:
-                recorded = recorded or (self.space.record_event(),)
+                recorded = recorded or (self.space.record_event(self.space.stream),)
             else:
                 events += slot.after
         return (*events, *recorded)

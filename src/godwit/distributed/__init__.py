@@ -4,7 +4,7 @@
 >>> processes = gw.distributed.context()
 >>> with processes.place("rmat:10") as graph:
 ...     gw.connected_components(graph).gather().count
-236
+145
 
 :func:`context` joins the processes, :meth:`Processes.place` divides a graph among them, and :func:`bfs`,
 :func:`sssp`, :func:`connected_components` and :func:`pagerank` take it. Needs ``godwit[mpi]``.

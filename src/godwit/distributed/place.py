@@ -34,8 +34,12 @@ def place(
         None if value is None else as_flag(value, name)
         for name, value in (("directed", directed), ("weighted", weighted))
     )
-    named = source if isinstance(source, str | os.PathLike) else type(source).__name__
-    with processes.running("place", str(named), directed, weighted):
+    named: object = type(source).__name__
+    if isinstance(source, str | os.PathLike):
+        named = os.fspath(source)
+    elif isinstance(source, Graph):
+        named = source.vertex_count, source.arc_count, source.directed
+    with processes.running("place", named, directed, weighted):
         begin = perf_counter()
         if isinstance(source, Graph):
             if directed is not None or weighted is not None:

@@ -55,6 +55,8 @@ _SPINS = 200
 _PATIENT_S = 0.02
 """Seconds after which a process that waits sleeps between two looks, so that others compute."""
 _NAP_S = 1e-4
+_PRINTING_S = 0.5
+"""Seconds in which the launcher prints what a process has written; it drops the rest after an abort."""
 _LOOK_S = 0.25
 """Seconds between two looks for processes that have ended."""
 

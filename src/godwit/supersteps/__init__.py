@@ -66,6 +66,6 @@ def _make_step_placement(placed: PlacedGraph) -> Any:
 
 
 def _asked_dtype(placed: PlacedGraph) -> np.dtype[Any] | None:
-    """Return int64 for positions of graphs whose ids have 64 bits; None for the smallest that does."""
+    """Return int64 for positions of graphs whose ids have 64 bits; else None: the smallest dtype."""
     ids = placed.graph.id_dtype
     return ids if ids.itemsize == 8 else None

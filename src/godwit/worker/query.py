@@ -13,6 +13,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.depth import likely_levels
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition.layout import Duplication
+from godwit.graph.rows import Rows
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
@@ -104,10 +105,11 @@ def devices_for_one_query(
     scales: bool = True,
     by_levels: bool = False,
 ) -> DevicesArgument:
-    """Return the devices of an argument; for None all cores, if they are done before a GPU could begin.
+    """Return the devices of an argument; for None all cores, if they are sooner than a GPU.
 
-    Or if a GPU would take longer for the levels of a search alone, as on long, narrow graphs. A graph that
-    is placed, or options that ask for a GPU, leave the argument as it is.
+    They are if they have the answer before a GPU could begin; and on long, narrow graphs, if a GPU would
+    take longer for the levels of a search alone. A graph that is placed, or options that ask for a GPU,
+    leave the argument as it is.
 
     :param core_ns: nanoseconds that the query takes on a core, for each arc of the graph, or for each
         vertex and each arc
@@ -132,9 +134,10 @@ _NARROW_CORE_NS = 20.0
 def _is_narrow(graph: Graph) -> bool:
     """Return True if cores have searched a graph before a GPU has gone through its levels.
 
-    False where ``GODWIT_DEVICES`` is ``"cuda"``.
+    False where ``GODWIT_DEVICES`` is ``"cuda"``, and for a graph that lies on a GPU: it would have to be
+    copied to the host first.
     """
-    if names_devices(None):
+    if names_devices(None) or not isinstance(graph.stored, Rows):
         return False
     return likely_levels(graph) * _LEVEL_NS > graph.arc_count * _NARROW_CORE_NS
 

@@ -331,7 +331,7 @@ class GpuHostFilter:
         _ = self.filter
 
     def advance(self) -> None:
-        """Enqueue the kernels of packets whose copies are enqueued."""
+        """Enqueue the kernels of packets that have arrived, or for which a stream can wait."""
         while self.arriving and self.arriving[0].launch():
             self.arriving.popleft()
 

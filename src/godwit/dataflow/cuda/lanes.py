@@ -5,7 +5,7 @@ A lane has a stream of its own on each GPU that it copies from or to: for a copy
 directions of a bus are used at once, and a copy waits for kernels only by events. Between GPUs without peer
 access, or with ``transport="host"``, segments take two hops through a ring of page-locked pieces
 (:class:`HostHop`), which overlap. The staging pool copies from and to ordinary memory; for these copies
-the host waits, not streams. No call blocks the host, but for copies of some kilobytes that it makes itself.
+the host waits, not streams. No call here blocks the host, but for small copies that it makes itself.
 """
 
 from __future__ import annotations
@@ -209,8 +209,9 @@ class StagedCopies:
 
     def close(self) -> None:
         """Wait until no copy is under way."""
-        while self._started:
-            self._started.popleft().settle()
+        with ExitStack() as stack:  # waits for all, even if some raise
+            while self._started:
+                stack.callback(self._started.pop().settle)
 
 
 class GpuLane:

@@ -336,10 +336,11 @@ class Delivery:
             for copy in (*under_way[0], *under_way[1]):
                 copy.wait()
         finally:
-            for copy in (*under_way[0], *under_way[1]):
-                copy.settle()
-            self._synchronize(pieces)
-            keep_pinned(room)
+            with ExitStack() as stack:  # does all, even if some raise
+                stack.callback(keep_pinned, room)
+                stack.callback(self._synchronize, pieces)
+                for copy in (*under_way[0], *under_way[1]):
+                    stack.callback(copy.settle)
 
     def _part_of(self, piece: _Piece, conversion: Conversion, first: int, count: int) -> _Piece:
         """Return some results of a piece, from the first on."""

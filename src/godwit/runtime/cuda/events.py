@@ -26,7 +26,7 @@ _SPECIAL_STREAMS = (0, 1, 2)
 """Null stream, legacy and per-thread default streams: the same numbers on every GPU."""
 _numbers = count()
 waits_of: dict[int, int] = {}
-"""Of streams, as numbers: how many events running, the last one included, they had to wait for."""
+"""By stream, as a number: how many events in a row were not yet done when it had to wait for them."""
 
 
 class EventPool:
@@ -67,7 +67,7 @@ class EventPool:
 
         Querying the stream is one short call, as recording is; but a recorded event has to be queried, too.
         A query of a busy stream takes three times as long as recording (1.6 and 0.5 µs beside an H100), so
-        a stream that had to wait twice running is not queried.
+        a stream that had to wait for the last two events is not queried.
         """
         if waits_of and waits_of.get(int(stream), 0) > 1:
             return self.record(stream)

@@ -12,7 +12,8 @@ and 90 GB/s are 45,000 pieces a second. They sleep on a semaphore while there is
 
 Invariants: a copy is queued after the events that it waits for, so no thread ever waits for anything but
 the bus. The words of a copy are the pool's until it is finished; finishing it is the last that a thread
-does with them. All shared words but those are changed while the pool's lock is held.
+does with them. The pool's own words are changed while its lock is held, but for the numbers of pieces under
+way, which are atomic.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ LEAST_PIECE_BYTES = 512 << 10
 SLOTS = 2
 """Slots of a thread: one is filled or emptied while the other is on the bus."""
 MOST_THREADS = 16
-"""More threads slow each other down where one GPU is copied to."""
+"""More threads than these slow each other down where they copy to one GPU."""
 MOST_UNDER_WAY = 24
 """Pieces of a GPU and direction that are in slots at once: more are no faster, and keep others waiting."""
 _MOST_GPUS = 64
@@ -76,6 +77,7 @@ _PAUSE_US = 10
 _LOOKS = 200  # of a thread with nothing to do, before it sleeps
 _WAITS = 400  # pauses of one call of _await: so soon Ctrl-C is noticed
 _ORDER_PAUSE_S = 2e-5
+_ENDED_BEFORE = "the process ended before it was copied"
 
 
 class Way(IntEnum):
@@ -400,17 +402,23 @@ class StagedCopy:
         return True
 
     def settle(self) -> None:
-        """Wait until nothing of it is under way, also if it fails."""
+        """Wait until nothing of it is under way, also if it fails. Ctrl-C is raised after that."""
+        interrupt: KeyboardInterrupt | None = None
         while not self.is_finished:
-            _await(self.address, _WAITS)
+            try:
+                _await(self.address, _WAITS)
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def wait(self) -> None:
-        """Wait until all has arrived.
+        """Wait until all has arrived; Ctrl-C ends the wait, while threads still use the memory.
 
         :raises DeviceError: it could not be copied
         """
-        self.settle()
-        self.done()
+        while not self.done():
+            _await(self.address, _WAITS)
 
     def wait_on(self, stream: Any) -> None:
         """Wait until all has arrived: all later work, in any stream, comes after it."""
@@ -479,14 +487,16 @@ class StagingPool:
     def start(self, copy: StagedCopy, after: Sequence[Event] = ()) -> StagedCopy:
         """Start a copy, once some events are done; return it.
 
-        The caller keeps the memory alive until it is finished, which it is, too, when this raises.
+        The caller keeps the memory alive until the copy is finished. Where this raises, it is finished.
         """
         try:
             self._start(copy, after)
         except BaseException as error:  # an event failed, the GPU is lost, or Ctrl-C
-            is_waiting = any(one is copy for one, _ in list(self._waiting))
-            if not (is_waiting or copy.is_given):
-                copy.end(error)
+            with self._lock:
+                self._waiting = [one for one in self._waiting if one[0] is not copy]
+                if not copy.is_given:
+                    copy.end(error)
+            copy.settle()
             raise
         return copy
 
@@ -494,6 +504,8 @@ class StagingPool:
         after = tuple(event for event in after if not event.done())
         self._enter(copy)
         with self._lock:
+            if self._is_closed:
+                raise DeviceError(_ENDED_BEFORE)
             while self._held and self._held[0].is_finished:
                 self._held.popleft()
             self._held.append(copy)
@@ -549,21 +561,24 @@ class StagingPool:
         """Give those copies to the threads whose events are done; return True if there were any."""
         with self._lock:
             waiting = list(self._waiting)
-        given = {copy for copy, after in waiting if self._give_if_ready(copy, after)}
-        with self._lock:
-            self._waiting = [one for one in self._waiting if one[0] not in given]
-        return bool(given)
+        ready = {copy for copy, after in waiting if self._is_ready(copy, after)}
+        if not ready:
+            return False
+        with self._lock:  # start may have taken some back
+            for copy, _ in self._waiting:
+                if copy in ready and not copy.is_finished:
+                    self._give(copy)
+            self._waiting = [one for one in self._waiting if one[0] not in ready]
+        return True
 
-    def _give_if_ready(self, copy: StagedCopy, after: Sequence[Event]) -> bool:
-        """Give a copy to the threads if its events are done, or end it if one failed."""
+    def _is_ready(self, copy: StagedCopy, after: Sequence[Event]) -> bool:
+        """Return True if the events of a copy are done, or if one failed, which ends the copy."""
         try:
             driver.enter_any(copy.index)
-            if not all(event.done() for event in after):
-                return False
-            self._give(copy)
+            return all(event.done() for event in after)
         except Exception as error:
             copy.end(error)
-        return True
+            return True
 
     def close(self) -> None:
         """Wait for all copies, and end the threads. A second call has no effect."""
@@ -575,7 +590,7 @@ class StagingPool:
         if self._orderer is not None:
             self._orderer.join()
         for copy, _ in self._waiting:
-            copy.end(DeviceError("the process ended before it was copied"))
+            copy.end(DeviceError(_ENDED_BEFORE))
         for copy in self._held:
             copy.settle()
         _stop(self._words, self._bell)

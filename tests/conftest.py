@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,9 @@ settings.register_profile("all", max_examples=100)
 settings.load_profile("gate")
 
 os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they use
+
+# Shells ignore Ctrl-C in what they run in the background, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Compilers make millions of objects that live on; by default Python looks through them again and again.
 gc.set_threshold(20_000, 10, 10)

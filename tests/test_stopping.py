@@ -149,9 +149,7 @@ def test_other_runs_go_on() -> None:
 
 
 _INTERRUPTED = """
-    import signal
     import sys
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells may ignore it
     sys.path.insert(0, {tests!r})
     import godwit as gw
     import test_stopping
@@ -274,15 +272,11 @@ def test_ctrl_c_where_python_ignores_exceptions(kind: str) -> None:
     held: list[Any] = [_Finalized() if kind == "finalizer" else _Referred()]
     reference = None if kind == "finalizer" else weakref.ref(held[0], _interrupt)
     ignore = sys.unraisablehook
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells may ignore it
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            gw.run(
-                _program(_while), PATH, {0: 0}, devices="cpu", timeout_s=60,
-                progress=lambda processed: held.clear(),
-            )  # fmt: skip
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        gw.run(
+            _program(_while), PATH, {0: 0}, devices="cpu", timeout_s=60,
+            progress=lambda processed: held.clear(),
+        )  # fmt: skip
     assert reference is None or reference() is None
     assert sys.unraisablehook is ignore
 

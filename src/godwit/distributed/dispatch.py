@@ -10,6 +10,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from godwit.distributed.graph import DistributedGraph
 from godwit.errors import InputError
+from godwit.public import public
 
 _Options = ParamSpec("_Options")
 _Result_co = TypeVar("_Result_co", covariant=True)
@@ -27,13 +28,14 @@ class _Function(Protocol, Generic[_Options, _Result_co]):
 def or_distributed(
     module: str,
 ) -> Callable[[Callable[_Options, _Result_co]], _Function[_Options, _Result_co]]:
-    """Return a decorator of a public function: given a DistributedGraph, another module's is called.
+    """Return a decorator, like ``@public``; given a DistributedGraph, another module's function is called.
 
     :param module: has a function of the same name, whose parameters are some of the public one's. Imported
         on first use, as it loads Numba
     """
 
     def decorate(function: Callable[_Options, _Result_co]) -> _Function[_Options, _Result_co]:
+        @public
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
             graph = arguments[0] if arguments else options.get("graph")

@@ -25,7 +25,6 @@ from godwit.placement import (
     default_step_devices,
 )
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import (
     OF_SEARCHES,
     GpuOptions,
@@ -247,7 +246,6 @@ def _result(
 
 
 @or_distributed("godwit.algorithms.bfs.distributed")
-@public
 def bfs(
     graph: GraphArgument,
     source: Sources,

@@ -65,7 +65,6 @@ _MORE_ROUNDS = 2
 
 
 @or_distributed("godwit.algorithms.components.distributed")
-@public
 def connected_components(
     graph: GraphArgument,
     *,

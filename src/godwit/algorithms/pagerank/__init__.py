@@ -25,7 +25,6 @@ from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options, check_ranks
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
@@ -49,7 +48,6 @@ _MAX_ITERATIONS = 100
 
 
 @or_distributed("godwit.algorithms.pagerank.distributed")
-@public
 def pagerank(
     graph: GraphArgument,
     damping: float = 0.85,

@@ -28,7 +28,6 @@ from godwit.placement import (
     PlacedGraph,
 )
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -332,7 +331,6 @@ def _in_supersteps(
 
 
 @or_distributed("godwit.algorithms.sssp.distributed")
-@public
 def sssp(
     graph: GraphArgument,
     source: Sources,

@@ -176,7 +176,7 @@ struct Aggregation : Level {
     __device__ __forceinline__ u32 warp_add_members(const SumTable &table, u32 c, u32 place,
                                                     bool is_there) const {
         const u32 v = is_there ? arguments.members[place] : 0;
-        const Row row = is_there ? row_of(v) : Row{0, 0, 0, 0};
+        const RowArcs row = is_there ? row_of(v) : RowArcs{0, 0, 0, 0};
         u32 added = 0;
         const u32 length = static_cast<u32>(row.arcs), end = warp_sum_up_to(length);
         const u32 all = __shfl_sync(FULL_WARP, end, WARP - 1);
@@ -186,7 +186,7 @@ struct Aggregation : Level {
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++) {
                 const u32 arc = first + i * WARP + lane_id(), whose = warp_lane_of(end, arc);
-                Row theirs{__shfl_sync(FULL_WARP, row.begin, whose), 0, 0, 0};
+                RowArcs theirs{__shfl_sync(FULL_WARP, row.begin, whose), 0, 0, 0};
                 if (ONE_WAY) {
                     theirs.in_begin = __shfl_sync(FULL_WARP, row.in_begin, whose);
                     theirs.leaving = __shfl_sync(FULL_WARP, row.leaving, whose);
@@ -255,7 +255,7 @@ struct Aggregation : Level {
         if (is_there) {
             const u32 last = arguments.member_ends[c];
             for (u32 place = last - arguments.member_counts[c]; place < last; place++) {
-                const Row row = row_of(arguments.members[place]);
+                const RowArcs row = row_of(arguments.members[place]);
                 for (u64 base = 0; base < row.arcs; base += BATCH) {
                     u32 d[BATCH];
                     Sum weight[BATCH];

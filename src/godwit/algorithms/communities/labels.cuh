@@ -182,14 +182,6 @@ __device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
 
 using Units = VertexLists::Units;
 
-// The arcs of a vertex, in-arcs behind out-arcs.
-struct RowArcs {
-    i64 begin;
-    i64 in_begin;
-    u64 leaving;
-    u64 arcs;
-};
-
 struct Labels {
     const Arguments &arguments;
     const Team &team;

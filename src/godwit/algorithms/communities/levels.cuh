@@ -252,14 +252,6 @@ struct SumTable {
     }
 };
 
-// The arcs of a vertex: in-arcs are numbered behind out-arcs.
-struct Row {
-    i64 begin;
-    i64 in_begin;
-    u64 leaving;
-    u64 arcs;
-};
-
 __device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
     return VertexLists{&arguments.counters->lists, arguments.active, arguments.firsts,
                        arguments.chunks,           arguments.count,  arguments.classes};
@@ -275,8 +267,8 @@ struct Level {
     __device__ __forceinline__ u32 id_of(u32 v) const {
         return arguments.vertices ? static_cast<u32>(arguments.vertices[v]) : v;
     }
-    __device__ __forceinline__ Row row_of(u32 v) const {
-        Row row{arguments.begins[v], 0, 0, 0};
+    __device__ __forceinline__ RowArcs row_of(u32 v) const {
+        RowArcs row{arguments.begins[v], 0, 0, 0};
         row.leaving = row.arcs = static_cast<u64>(arguments.ends[v] - row.begin);
         if (ONE_WAY && arguments.in_begins) {
             row.in_begin = arguments.in_begins[v];
@@ -285,7 +277,7 @@ struct Level {
         return row;
     }
     // Position and weight of an arc of a vertex.
-    __device__ __forceinline__ u32 thread_arc(const Row &row, u64 number, Sum &weight) const {
+    __device__ __forceinline__ u32 thread_arc(const RowArcs &row, u64 number, Sum &weight) const {
         const bool leaves = !ONE_WAY || number < row.leaving;
         const i64 arc = leaves ? row.begin + static_cast<i64>(number)
                                : row.in_begin + static_cast<i64>(number - row.leaving);
@@ -365,7 +357,7 @@ struct Level {
         const bool counts = !arguments.weights;
         u64 added = 0;
         team_each_lane(arguments.count, [&](u32 v, bool is_there) {
-            const Row row = is_there ? row_of(v) : Row{0, 0, 0, 0};
+            const RowArcs row = is_there ? row_of(v) : RowArcs{0, 0, 0, 0};
             warp_note_length(row.arcs);
             if (!is_there) return;
             const Sum mass = arguments.is_unit ? 1 : counts ? static_cast<Sum>(row.leaving) : 0;

@@ -11,6 +11,14 @@ constexpr u32 NO_LABEL = 0xffffffffu;
 constexpr u32 NO_CLASS = 0xffffffffu;
 constexpr u32 ROW_LONG = 0;  // a kind of row
 
+// The arcs of a vertex: in-arcs are numbered behind out-arcs.
+struct RowArcs {
+    i64 begin;
+    i64 in_begin;
+    u64 leaving;
+    u64 arcs;
+};
+
 // Return the number of slots of a table for a row, of which at most half are taken, or one for each label.
 __device__ __forceinline__ u32 slots_for(u64 arcs) {
     return static_cast<u32>((2 * min(arcs, u64{1} << 30) + WARP - 1) / WARP * WARP);

@@ -112,9 +112,9 @@ struct Moves : Level {
         return is_long(arcs) ? static_cast<RowKind>(ROW_LONG) : ROW_BLOCK;
     }
 
-    static __device__ __forceinline__ Row row_of(const Listed &listed) {
-        return Row{static_cast<i64>(listed.begin), listed.in_begin(), listed.leaving(listed.arcs),
-                   listed.arcs};
+    static __device__ __forceinline__ RowArcs row_of(const Listed &listed) {
+        return RowArcs{static_cast<i64>(listed.begin), listed.in_begin(),
+                       listed.leaving(listed.arcs), listed.arcs};
     }
     __device__ __forceinline__ Visitor visitor(const Listed &listed) const {
         Visitor at{listed.id, listed.own, 0, 0};
@@ -149,7 +149,7 @@ struct Moves : Level {
 
     // Load the names and weights of the arcs base, base + step, ... before `end` that count: others have weight 0.
     template <u32 ARCS>
-    __device__ __forceinline__ void thread_load(const Listed &listed, const Row &row, u64 base,
+    __device__ __forceinline__ void thread_load(const Listed &listed, const RowArcs &row, u64 base,
                                                 u64 end, u32 step, u32 (&name)[ARCS],
                                                 Sum (&weight)[ARCS]) const {
 #pragma unroll
@@ -281,7 +281,7 @@ struct Moves : Level {
     // lane's part of `extra`.
     __device__ __forceinline__ Sum warp_add(const SumTable &table, const Listed &listed, u64 first,
                                             u64 end, u32 thread, u32 threads) const {
-        const Row row = row_of(listed);
+        const RowArcs row = row_of(listed);
         u32 guess = NO_LABEL;
         Sum extra = 0, of_guess = 0, ignored;
         const u32 neighbour = first < end ? thread_arc(row, 0, ignored) : listed.v;
@@ -531,7 +531,7 @@ struct Moves : Level {
         const u32 taken = arguments.chosen[place];
         if (taken == NO_LABEL) return;
         const Listed listed = arguments.listed[place];
-        const Row row = row_of(listed);
+        const RowArcs row = row_of(listed);
         u64 end = listed.arcs;
         if (is_long(end)) end = min(end, first + chunk_arcs());
         lane_activate(arguments.active, arguments.label, taken, first + thread, end, threads,
@@ -605,7 +605,7 @@ struct Moves : Level {
     __device__ __forceinline__ void block_list() const {
         lists().block_list(team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes),
                            [&](u32 v, const VertexLists::Places &places) {
-                               const Row row = Level::row_of(v);
+                               const RowArcs row = Level::row_of(v);
                                Listed listed{};
                                listed.v = v;
                                listed.id = id_of(v);

@@ -473,7 +473,7 @@ class Link:
                         segment.release()
                     except DeviceError:
                         # Else all waits end with the cause already, or the loop was left, perhaps by the
-                        # same failure: nobody would get this one.
+                        # same failure: this one would reach no caller.
                         if goes_on and self._cancel_scope.cause is None:
                             raise
             del segment  # a loop that waits must not keep the memory of a released segment

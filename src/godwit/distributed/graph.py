@@ -1,7 +1,7 @@
 """A graph whose vertices are divided among processes, each of which holds the rows of its own.
 
 The vertices of a process are a range. Ranges have about equal numbers of arcs and vertices together, and
-begin at multiples of 64, so that nobody writes into a word of another's bitmap.
+begin at multiples of 64, so that no two processes write bits of one word.
 """
 
 from __future__ import annotations

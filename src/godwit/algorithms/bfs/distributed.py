@@ -108,7 +108,7 @@ def run_bfs(
 
 
 class _Search:
-    """One search, as this process sees it.
+    """The part that one process has in a search.
 
     :ivar distance: int32 of the own vertices
     """

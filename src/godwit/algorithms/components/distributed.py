@@ -107,7 +107,7 @@ def connected_components(
 
 
 class _Trees:
-    """The forest, as this process sees it.
+    """The part that one process has in the forest.
 
     :ivar root: root of each own vertex, in this process
     :ivar parent: parent of each root, as a position in the whole graph

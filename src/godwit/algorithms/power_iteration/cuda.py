@@ -205,7 +205,7 @@ def _directions(query: PowerQuery) -> list[Direction]:
 
 @dataclass(frozen=True)
 class _Tiling:
-    """How rows are summed up by tiles.
+    """Settings of sums by tiles.
 
     :param words: of a sum; 0: row by row
     :param units: in 1, of sums over values up to 1

@@ -73,7 +73,7 @@ _FIRST_WIDTHS = 2
 _NARROW_ARCS = 4096
 """A stage that looked at fewer arcs is followed by one that is twice as wide."""
 _WIDE_ARCS = 1 << 20
-"""One that looked at more is followed by one that is half as wide, but not narrower than the first."""
+"""A stage that looked at more is followed by one that is half as wide, but not below the first width."""
 _LAST_STAMP = 2**30
 """Largest stamp with which a search begins without clearing stamps: as many rounds are left to it."""
 # How far ahead in lists of vertices rows, arcs, and distances of neighbours are prefetched.
@@ -153,7 +153,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """How a search ended.
+    """Outcome of a search on all cores.
 
     :param distance: (n) of the dtype asked for
     :param overflows: a distance does not fit the dtype; vertices at such distances are not reached

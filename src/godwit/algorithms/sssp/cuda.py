@@ -126,7 +126,7 @@ class SsspArrays:
 
 @dataclass
 class SsspOutcome:
-    """How a search ended.
+    """Outcome of a search on one GPU.
 
     :param distance: (n) int64 or float64, as of :func:`godwit.sssp`; None if it is not complete
     :param overflows: a distance does not fit the dtype; otherwise a search that is not complete was given

@@ -125,7 +125,7 @@ def _end_of_bucket(distance: Any, delta: float) -> Any:
 
 
 class _Search:
-    """One search, as this process sees it.
+    """The part that one process has in a search.
 
     :ivar distance: int64 or float64 of the own vertices
     """

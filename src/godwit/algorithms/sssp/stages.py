@@ -1,4 +1,4 @@
-"""What searches in stages share on CPUs and GPUs: the width of a stage, distances of unreached vertices."""
+"""First width of a stage, and distances of unreached vertices: the same for searches on CPUs and GPUs."""
 
 from __future__ import annotations
 

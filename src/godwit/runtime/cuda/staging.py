@@ -95,7 +95,7 @@ _COPY_WORDS = 14
 
 # Words of the pool. Its queues are lists that are linked by _NEXT.
 _LOCK = 0
-_QUEUED = 8  # copies with pieces that nobody has claimed
+_QUEUED = 8  # copies with pieces that no thread has claimed
 _ASLEEP = 9
 _USED = 10  # queues from the first on that were ever used
 _STOP = 11
@@ -339,7 +339,7 @@ class StagedCopy:
     :param index: the GPU; 0 for copies within the host
     :param to: an address
     :param origin: another one
-    :param note: called with the copy when it has arrived and somebody asks
+    :param note: called with the copy by the first look that finds it finished
     """
 
     def __init__(

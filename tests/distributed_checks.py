@@ -53,6 +53,7 @@ def check_results(folder: Path) -> None:
     from graphs import named_graph
 
     ranks = hashlib.sha256()
+    centralities = hashlib.sha256()
     same_iterations: list[bool] = []
     graphs = [
         *map(named_graph, _FEW),
@@ -61,11 +62,13 @@ def check_results(folder: Path) -> None:
         gw.generators.rmat(10, symmetrize=False),
         gw.generators.road(40, 50, weights=(1, 64)),
         zigzag(300),
+        gw.Graph.from_edges(*diamonds(1000)),
     ]
     for number, graph in enumerate(graphs):
         with processes.place(graph) as placed:
             if number % 2 or processes.count == 2:
                 compare(graph, placed, number)
+            compare_centralities(graph, placed, number, centralities)
             result = gw.pagerank(placed).gather()
             if is_first:
                 ranks.update(result.rank.tobytes())
@@ -74,7 +77,7 @@ def check_results(folder: Path) -> None:
                 bound = 1e-13 if result.iterations == expected.iterations else 1e-6 / 0.15
                 assert np.abs(result.rank - expected.rank).sum() < bound, number
                 same_iterations.append(result.iterations == expected.iterations)
-    graph = graphs[-4]
+    graph = graphs[-5]
     with processes.place(graph) as placed:
         options: dict[str, Any] = {
             "personalization": {0: 1.0, 5: 2.0},
@@ -89,7 +92,7 @@ def check_results(folder: Path) -> None:
         check_statistics(placed)
     if is_first:
         assert np.mean(same_iterations) > 0.8
-        print("ranks", ranks.hexdigest())
+        print("ranks", ranks.hexdigest(), centralities.hexdigest())
 
 
 def zigzag(n: int) -> gw.Graph:
@@ -97,6 +100,16 @@ def zigzag(n: int) -> gw.Graph:
     sources = np.concatenate([np.arange(n), np.arange(1, n)])
     targets = np.concatenate([np.arange(n) + n, np.arange(n - 1) + n])
     return gw.Graph.from_edges(sources, targets, directed=False)
+
+
+def diamonds(count: int) -> tuple[Any, Any]:
+    """Return the edges of a chain of diamonds, between whose ends are 2^count paths, and a shortcut."""
+    first = 3 * np.arange(count)
+    sources = np.concatenate([first, first, first + 1, first + 2, [0], 3 * count + np.arange(9)])
+    targets = np.concatenate(
+        [first + 1, first + 2, first + 3, first + 3, [3 * count + 1], 3 * count + 1 + np.arange(9)]
+    )
+    return sources, targets
 
 
 def compare(graph: gw.Graph, placed: Any, number: int) -> None:
@@ -121,6 +134,32 @@ def compare(graph: gw.Graph, placed: Any, number: int) -> None:
             np.testing.assert_array_equal(result.distance, found.distance, str(number))
             assert result.distance.dtype == found.distance.dtype
             assert result.to_dict() == found.to_dict()
+
+
+def compare_centralities(graph: gw.Graph, placed: Any, number: int, centralities: Any) -> None:
+    """Compare betweenness with one process up to rounding, and add it to a hash."""
+    n = graph.vertex_count
+    options: dict[str, Any] = {
+        "weighted": False,
+        "endpoints": number % 2 == 1,
+        "normalized": number % 3 > 0,
+        "scale": "sum" if number % 5 == 0 else "all",
+    }
+    if n > 20:
+        options |= (
+            {"samples": 10, "seed": number}
+            if number % 4
+            else {"sources": [graph.ids[n // 2], graph.ids[0]]}
+        )
+    result = gw.betweenness_centrality(placed, **options).gather()
+    if is_first:
+        expected = gw.betweenness_centrality(graph, devices="cpu", **options)
+        np.testing.assert_allclose(
+            result.centrality, expected.centrality, rtol=1e-12, atol=1e-14, err_msg=str(number)
+        )
+        positions = [graph.ids.position(one) for one in expected.sources]
+        assert result.source_positions == positions
+        centralities.update(result.centrality.tobytes())
 
 
 def check_tables(graph: gw.Graph, placed: Any, folder: Path) -> None:
@@ -259,6 +298,9 @@ def check_errors(folder: Path) -> None:
     graph = processes.place("rmat:8")
     last = processes.count - 1
     expect(gw.errors.InputError, "source 999", lambda: gw.bfs(graph, 999))
+    weighted = processes.place("rmat:5,weights=1..5")
+    expect(gw.errors.InputError, "weighted=False", lambda: gw.betweenness_centrality(weighted))
+    expect(gw.errors.InputError, "edges", lambda: gw.betweenness_centrality(graph, edges=True))
     expect(gw.errors.InputError, "devices", lambda: gw.bfs(graph, 0, devices="cpu"))
     expect(gw.errors.ProcessError, "different", lambda: gw.bfs(graph, 0 if is_first else 1))
     functions = [gw.connected_components, gw.pagerank]

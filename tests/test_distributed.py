@@ -133,6 +133,25 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
     assert facts["statistics"]["processes"] == 2
     assert facts["reached_vertices"] == graph.vertex_count
     assert facts["sources"] == [graph.highest_degree_vertex()]
+    status, printed, errors = run(
+        2,
+        godwit,
+        "betweenness",
+        "rmat:6",
+        "-s",
+        "max-degree",
+        "-s",
+        "3",
+        "--json",
+        "-o",
+        str(output),
+    )
+    assert status == 0, errors
+    small = gw.generators.rmat(6)
+    sources = [small.highest_degree_vertex(), 3]
+    expected_scores = gw.betweenness_centrality(small, sources=sources).centrality
+    np.testing.assert_allclose(np.load(output), expected_scores, rtol=1e-12)
+    assert json.loads(printed)["sources"] == 2
     status, _, errors = run(2, godwit, "info", "rmat:4")
     assert status == 2
     assert errors.count("godwit info runs in one") == 1

@@ -10,11 +10,14 @@ from godwit.cli.inputs import parse_vertex
 from godwit.cli.options import GraphArgument, Option, ReadingOptions, RunOptions, with_options
 from godwit.cli.query import ScoreOptions, ScoreQuery, rows_of_vertices
 from godwit.cli.report import integer
+from godwit.config import launched_processes
 from godwit.errors import InputError
 
 if TYPE_CHECKING:
     from godwit.algorithms.betweenness.result import BetweennessResult
     from godwit.cli.outputs import Output
+    from godwit.distributed.graph import DistributedGraph
+    from godwit.distributed.processes import Processes
     from godwit.graph.csr import Graph
 
 EXAMPLES = """
@@ -74,23 +77,34 @@ class _BetweennessQuery(ScoreQuery):
         return rows_of_vertices(result.graph, result.highest(count), "centrality")
 
     def details(self, result: BetweennessResult) -> Facts:
-        flags = ("normalized", "endpoints", "edges")
-        return {
-            "sources": len(result.sources),
-            **{name: self.arguments[name] for name in flags},
-            "weighted": self.arguments["weighted"] is not False and result.graph.is_weighted,
-        }
+        weighted = self.arguments["weighted"] is not False and result.graph.is_weighted
+        return _details(self.arguments, len(result.sources), weighted)
 
     def summary(self, facts: Facts) -> tuple[str, str]:
-        lengths = "; by weights" if facts["weighted"] else ""
-        scale = "normalized" if facts["normalized"] else "not normalized"
-        counted = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
-        if facts["edges"]:
-            counted = "of edges"
-        return (
-            "searches",
-            f"from {integer(facts['sources'])} source(s); {scale}; {counted}{lengths}",
-        )
+        return _summary(facts)
+
+
+def _details(arguments: dict[str, Any], sources: int, weighted: bool) -> Facts:
+    """Return the entries of ``--json`` that describe the result."""
+    flags = ("normalized", "endpoints", "edges")
+    return {
+        "sources": sources,
+        **{name: arguments[name] for name in flags},
+        "weighted": weighted,
+    }
+
+
+def _summary(facts: Facts) -> tuple[str, str]:
+    """Return the line of the report about the searches."""
+    lengths = "; by weights" if facts["weighted"] else ""
+    scale = "normalized" if facts["normalized"] else "not normalized"
+    counted = "ends of paths count" if facts["endpoints"] else "ends of paths do not count"
+    if facts["edges"]:
+        counted = "of edges"
+    return (
+        "searches",
+        f"from {integer(facts['sources'])} source(s); {scale}; {counted}{lengths}",
+    )
 
 
 def _highest_edges(result: BetweennessResult, count: int) -> list[Facts]:
@@ -169,8 +183,41 @@ def betweenness(
         "seed": seed,
         **run.arguments,
     }
+    if launched_processes() > 1:
+        given = {
+            "--devices": run.devices, "--edges": edges or None, "--top": options.top,
+        }  # fmt: skip
+        _on_processes(graph, options, reading, arguments, source or [], given)
+        return
     query = _BetweennessQuery(
         "betweenness", graph, options, reading, arguments, "betweenness_centrality", source or []
     )
     query.check_early(samples=None)
     query.answer()
+
+
+def _on_processes(
+    graph: str, options: ScoreOptions, reading: ReadingOptions, arguments: dict[str, Any],
+    sources: list[str], given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Compute centralities on the processes that ``mpiexec`` has started.
+
+    :param given: options that one process alone takes; None if not given
+    """
+    from godwit.cli.processes import ProcessesQuery, parse_source
+
+    taken = {key: value for key, value in arguments.items() if key not in ("devices", "edges")}
+
+    def call(graph: DistributedGraph, progress: Any) -> Any:
+        import godwit as gw
+
+        chosen = [parse_source(text, graph) for text in sources] or None
+        return gw.betweenness_centrality(graph, sources=chosen, progress=progress, **taken)
+
+    def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
+        return _details(arguments, len(result.source_positions), weighted=False)
+
+    refused = [name for name, value in given.items() if value is not None]
+    ProcessesQuery(
+        "betweenness", graph, options, reading, call, describe, _summary, refused
+    ).answer()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from godwit.distributed.graph import DistributedGraph
     from godwit.distributed.processes import Processes
 
-COMMANDS = ("bfs", "sssp", "pagerank", "components")
+COMMANDS = ("bfs", "sssp", "pagerank", "components", "betweenness")
 """Commands that run on several processes."""
 
 

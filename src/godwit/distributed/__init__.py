@@ -7,7 +7,8 @@
 145
 
 :func:`context` joins the processes, :meth:`Processes.place` divides a graph among them, and :func:`bfs`,
-:func:`sssp`, :func:`connected_components` and :func:`pagerank` take it. Needs ``godwit[mpi]``.
+:func:`sssp`, :func:`connected_components`, :func:`pagerank` and :func:`betweenness_centrality` take it.
+Needs ``godwit[mpi]``.
 """
 
 from godwit.distributed.graph import DistributedGraph

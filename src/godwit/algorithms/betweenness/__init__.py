@@ -27,13 +27,14 @@ from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies, 
 from godwit.algorithms.betweenness.path_counts import check_lengths
 from godwit.algorithms.betweenness.result import BetweennessResult
 from godwit.algorithms.paths.weights import uses_weights
+from godwit.distributed.dispatch import or_distributed
+from godwit.distributed.graph import DistributedGraph
 from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
 from godwit.placement import PlacedGraph, default_step_devices, names_devices
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import (
     OF_FRONTIERS,
     OF_STEPS,
@@ -61,7 +62,7 @@ _CORE_NS = 12.0
 """Nanoseconds that a core takes for each arc in a search (benchmarks/zoo.py)."""
 
 
-@public
+@or_distributed("godwit.algorithms.betweenness.distributed")
 def betweenness_centrality(
     graph: GraphArgument,
     *,
@@ -160,7 +161,7 @@ def betweenness_centrality(
             check_options(used, options.gpu, "betweenness", OF_STEPS)
         statistics = RunStatistics(tuple(one.name for one in used), "brandes")
         scales = (
-            _Scales.of(plain, len(chosen), normalized, endpoints) if scale == "all" else _Scales()
+            Scales.of(plain, len(chosen), normalized, endpoints) if scale == "all" else Scales()
         )
         sums = None
         if placed is not None and len(chosen) > 0:
@@ -209,7 +210,7 @@ def _check_placed(placed: PlacedGraph, *, edges: bool, weighted: bool) -> None:
 
 def _sum_on_gpus(
     placed: PlacedGraph, sources: Array, endpoints: bool, edges: bool, weighted: bool,
-    scales: _Scales, statistics: RunStatistics, options: SolverOptions,
+    scales: Scales, statistics: RunStatistics, options: SolverOptions,
 ) -> DependencySums | None:  # fmt: skip
     """Sum dependencies on GPUs, and scale those on vertices.
 
@@ -276,6 +277,16 @@ def choose_sources(graph: Graph, sources: Sources | None, samples: int | None, s
     :raises InputError: both are given, a source is no vertex, there are too few vertices, or the seed is
         wrong, even where nothing is drawn
     """
+    drawn = draw_sources(graph.vertex_count, sources, samples, seed)
+    return graph.ids.one_or_several(sources, "sources") if drawn is None else drawn
+
+
+def draw_sources(count: int, sources: Any, samples: int | None, seed: int) -> Array | None:
+    """Return the positions of drawn sources, or of all vertices; None if sources are given.
+
+    :param count: number of vertices
+    :raises InputError: as of :func:`choose_sources`
+    """
     seed = as_count(seed, "seed")
     if sources is not None and samples is not None:
         raise InputError(
@@ -283,8 +294,7 @@ def choose_sources(graph: Graph, sources: Sources | None, samples: int | None, s
             f"got sources={shown(sources)} and samples={shown(samples)}"
         )
     if sources is not None:
-        return graph.ids.one_or_several(sources, "sources")
-    count = graph.vertex_count
+        return None
     if samples is None:
         return np.arange(count, dtype=np.int64)
     samples = as_count(samples, "samples", 1)
@@ -302,7 +312,7 @@ def check_scale(scale: Any) -> str:
 
 
 @dataclass(frozen=True)
-class _Scales:
+class Scales:
     """Factors that turn sums of dependencies into betweenness as NetworkX defines it.
 
     :param vertices: of the sums of vertices that are not sources
@@ -315,7 +325,9 @@ class _Scales:
     edges: float = 1.0
 
     @classmethod
-    def of(cls, graph: Graph, k: int, normalized: bool, endpoints: bool) -> _Scales:
+    def of(
+        cls, graph: Graph | DistributedGraph, k: int, normalized: bool, endpoints: bool
+    ) -> Scales:
         """Return the factors for sums over k sources."""
         n = graph.vertex_count
         vertices, sources = _scales(n, k, normalized, graph.directed, endpoints)
@@ -337,7 +349,7 @@ def rescale(
     :param vertices: (n) sums of vertices
     :param edges: (m) sums of edges, by arc
     """
-    scales = _Scales.of(graph, len(sources), normalized, endpoints)
+    scales = Scales.of(graph, len(sources), normalized, endpoints)
     scales.apply(sources, vertices)
     if edges is not None:
         edges *= scales.edges

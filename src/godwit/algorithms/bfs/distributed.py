@@ -100,20 +100,24 @@ def run_bfs(
     limit = check_cutoff(cutoff)
     own, sources = graph.own_sources(source)
     statistics = RunStatistics(("cpu",), "direction-optimizing")
-    search = _Search(graph, options)
+    search = Search(graph, make_poll(options))
     with statistics.phase("run"):
         search.run(own, UNREACHED - 1 if limit is None else int(min(limit, UNREACHED - 1)))
     search.report(statistics)
     return DistributedPathResult(graph, sources, search.distance, statistics)
 
 
-class _Search:
+class Search:
     """The part that one process has in a search.
 
+    :param report: called now and then with the number of vertices visited so far, by all processes; an
+        exception ends the search
     :ivar distance: int32 of the own vertices
+    :ivar visited: number of vertices reached by all processes
+    :ivar levels: number of frontiers that were expanded
     """
 
-    def __init__(self, graph: DistributedGraph, options: SolverOptions) -> None:
+    def __init__(self, graph: DistributedGraph, report: Callable[[int], None] | None) -> None:
         rows = graph.rows
         self._graph = graph
         self._processes = graph.processes
@@ -139,10 +143,9 @@ class _Search:
             16, np.int64
         )  # of the queue and, on another cache line, of the outbox
         self._shared = np.zeros(RESULTS + 8 * self._threads, np.int64)
-        report = make_poll(options)
-        self._visited = self._examined = self._levels = 0
+        self.visited = self.levels = self._examined = 0
         self._poll: Callable[[], None] | None = (
-            None if report is None else lambda: report(self._visited)
+            None if report is None else lambda: report(self.visited)
         )
 
     def run(self, sources: Array, cutoff: int) -> None:
@@ -156,9 +159,9 @@ class _Search:
         frontier, arcs = self._add_up(len(sources), int(degrees[sources].sum()))
         before, in_bitmap, sweeps = 0, False, False
         while frontier and shared[LEVEL] < cutoff:
-            self._visited += frontier
+            self.visited += frontier
             pays = arcs * _ALPHA > left - arcs and arcs >= SWEEP_ARCS_PER_VERTEX * (
-                n - self._visited
+                n - self.visited
             )
             if sweeps:
                 sweeps = frontier * _BETA > n or (pays and frontier >= before)
@@ -179,12 +182,12 @@ class _Search:
                 in_bitmap = arcs >= mark_arcs
                 frontier, arcs = self._mark() if in_bitmap else self._follow(arcs)
             shared[LEVEL] += 1
-            self._levels += 1
-        self._visited += frontier if shared[LEVEL] >= cutoff else 0
+            self.levels += 1
+        self.visited += frontier if shared[LEVEL] >= cutoff else 0
 
     def report(self, statistics: RunStatistics) -> None:
         """Write counts of the search into its statistics; all processes call it."""
-        statistics.levels = self._levels
+        statistics.levels = self.levels
         statistics.processed_items = np.array(
             [np.count_nonzero(self.distance != UNREACHED)], np.int64
         )

@@ -23,8 +23,8 @@ from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda import delivery, driver, memory, staging
 from godwit.runtime.cuda.devices import held_gpus
 from godwit.worker import solve as solver
-from godwit.worker.cuda import results
 from godwit.worker.cuda.placement import GpuPlacement
+from godwit.worker.cuda.results import ProgramResults
 from godwit.worker.program import VertexProgram, identity_of
 from godwit.worker.query import place_parts
 from godwit.worker.solve import converted
@@ -123,6 +123,10 @@ def _operators(combine: str, values: Any, identity: Any, field_dtype: Any = None
     )
 
 
+def _deliver(placement: GpuPlacement, operators: Any, destination: Destination, limit: Any) -> None:
+    ProgramResults(placement, operators, destination, limit).finish(limit)
+
+
 @needs_compiler
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("gpu", [None, 0, 3])
@@ -149,11 +153,20 @@ def test_delivery(
     if limited:
         wanted[values > limit if combine == "min" else values < limit] = never
     with _placed_values(parts, ranges, values, fields) as (placement, is_range):
-        for _ in range(2):
+        for begins_at in (
+            None,
+            limit,
+            program.identity,
+        ):  # the limit when a run began that was started
             destination = Destination(
                 ResultLocation(gpu), np.dtype(result_dtype), never, ranges=is_range
             )
-            results.deliver(placement, operators, destination, limit)
+            if begins_at is None:
+                _deliver(placement, operators, destination, limit)
+            else:
+                on_the_way = ProgramResults(placement, operators, destination, begins_at)
+                on_the_way.start()
+                on_the_way.finish(limit)
             found = [
                 array if gpu is None else array.get()
                 for array in (destination.values, destination.fields)
@@ -180,7 +193,7 @@ def test_results_go_by_the_host_where_a_gpu_has_no_room(
     monkeypatch.setattr(delivery, "kept_or_new", no_room)
     with _placed_values(3, False, values, values) as (placement, ranges):
         destination = Destination(ResultLocation(gpu), values.dtype, 0, ranges)
-        results.deliver(placement, operators, destination, 0)
+        _deliver(placement, operators, destination, 0)
     assert failed
     assert destination.values.device.id == gpu
     assert np.array_equal(destination.values.get(), values)
@@ -204,7 +217,7 @@ def test_nothing_is_made_for_a_further_result(
                         patch.setattr(delivery, name, None)
                     patch.setattr(memory, "LockedBuffer", None)
                     patch.setattr(memory, "Buffer", None)
-                results.deliver(placement, operators, destination, 0)
+                _deliver(placement, operators, destination, 0)
             assert machine.launched["deliver"] == before.get("deliver", 0) + 1
             assert np.array_equal(destination.values, values)
             del destination
@@ -228,7 +241,7 @@ def test_a_failure_while_results_come_down(monkeypatch: pytest.MonkeyPatch) -> N
     with _placed_values(1, True, values, values) as (placement, ranges):
         destination = Destination(ResultLocation(), values.dtype, 0, ranges)
         with pytest.raises(gw.errors.DeviceError, match="the bus is gone"):
-            results.deliver(placement, operators, destination, 0)
+            _deliver(placement, operators, destination, 0)
     assert destination.values is None
 
 

@@ -324,6 +324,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         phase: int = 0,
         early: bool = False,
         poll: ProgressPoll | None = None,
+        behind: Callable[[], None] | None = None,
     ) -> float:
         """Run the kernel to its end; return the seconds that kernels ran.
 
@@ -331,6 +332,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         :param phase: phase of the first superstep
         :param early: True if the first superstep accesses no other device's memory: a device then starts
             without waiting for the launches on the others
+        :param behind: as of :meth:`drive`
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
@@ -343,7 +345,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         for placement in self.placement.placements:
             self._validate(placement)
         try:
-            kernel_s = self.drive(poll)
+            kernel_s = self.drive(poll, behind)
         except BaseException:
             for placement in self.placement.placements:
                 placement.kept(RunArrays).are_valid = False

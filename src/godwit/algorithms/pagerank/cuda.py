@@ -14,6 +14,7 @@ those that its rows name (supersteps/halos). The sums are the same, bit by bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -33,7 +34,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -191,23 +192,23 @@ def rank_on_gpus(
             )
 
         plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
-        seconds["kernel"] = plan.ask(query, 2.0**unit_bits, poll)
+        ranks = VertexValues(
+            placement, plan.carried[0], query.dtype, query.location, own_first=one_hop
+        )
+        seconds["kernel"] = plan.ask(query, 2.0**unit_bits, poll, ranks.start)
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
         state = plan.controls()["state"][0]
-        iterations = int(state[_ITERATIONS])
-        ranks = plan.carried[1 - iterations % 2]
-        rank, seconds["gather"] = deliver_vertices(
-            placement, ranks, query.dtype, query.location, own_first=one_hop
+        outcome = RankOutcome(
+            None,
+            int(state[_ITERATIONS]),
+            float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
+            np.array([part.owned for part in placement.parts], np.int64),
+            np.array([part_rows.arcs for part_rows in plan.rows], np.int64),
+            seconds,
         )
-    return RankOutcome(
-        rank,
-        iterations,
-        float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
-        np.array([part.owned for part in placement.parts], np.int64),
-        np.array([part_rows.arcs for part_rows in plan.rows], np.int64),
-        seconds,
-    )
+        outcome.rank, seconds["gather"] = ranks.gather()
+    return outcome
 
 
 def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
@@ -426,10 +427,13 @@ class _RankPlan(StepPlan[StepPlacement]):
         for own, mask in zip(self.arguments, subscribers, strict=False):  # none: one device
             own["subscribers"] = mask.pointer
 
-    def ask(self, query: RankQuery, units: float, poll: ProgressPoll | None) -> float:
+    def ask(
+        self, query: RankQuery, units: float, poll: ProgressPoll | None, behind: Callable[[], None]
+    ) -> float:
         """Answer a query; return the seconds that kernels ran.
 
         :param units: number of units in 1, for sums by tiles
+        :param behind: as of :meth:`drive`
         """
         arguments, arrays = self.arguments, self.arrays
         arguments["damping"], arguments["tolerance"] = query.damping, query.tolerance
@@ -440,7 +444,8 @@ class _RankPlan(StepPlan[StepPlacement]):
         makes_contributions = (
             query.weighted and not self.is_tiled and self.dtype.name not in arrays.has_contributions
         )
-        kernel_s = self.run(phase=_PREPARE if makes_contributions else _START, poll=poll)
+        phase = _PREPARE if makes_contributions else _START
+        kernel_s = self.run(phase=phase, poll=poll, behind=behind)
         if makes_contributions:
             arrays.has_contributions.add(self.dtype.name)
         return kernel_s

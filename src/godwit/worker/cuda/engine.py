@@ -25,7 +25,7 @@ from godwit.worker.cuda import program as kernels
 from godwit.worker.cuda.links import connect, per_link
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement
 from godwit.worker.cuda.program import CONTROL, OUTCOME, PART, THREADS, Variant
-from godwit.worker.cuda.results import deliver
+from godwit.worker.cuda.results import ProgramResults
 from godwit.worker.program import ProgramOperators
 from godwit.worker.task import Destination, PlacedPart, WorklistOptions
 
@@ -62,11 +62,12 @@ def run_program(
         plan = placement.plan(
             (program, chosen_by), lambda: ProgramPlan(program, placement, choose(), compile_s)
         )
-        kernel_s = plan.run(parts, poll)
+        results = ProgramResults(placement, program, destination, parts[0].limit[0])
+        kernel_s = plan.run(parts, poll, results.start)
         counts = plan.counts()
         counts.compile_s, counts.kernel_s = sum(compile_s), kernel_s
         if not counts.value_overflow:
-            deliver(placement, program, destination, plan.limit())
+            results.finish(plan.limit())
         return counts, plan.options
 
 
@@ -260,9 +261,12 @@ class ProgramPlan(SlicedRun):
         self._owned.append(buffer)
         return buffer
 
-    def run(self, parts: Sequence[PlacedPart], poll: ProgressPoll | None) -> float:
+    def run(
+        self, parts: Sequence[PlacedPart], poll: ProgressPoll | None, behind: Callable[[], None]
+    ) -> float:
         """Run the program to its end; return the seconds that kernels ran.
 
+        :param behind: as of :meth:`drive`
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
@@ -272,7 +276,7 @@ class ProgramPlan(SlicedRun):
         self._ask(parts)
         self._is_valid = False
         try:
-            seconds = self.drive(poll)
+            seconds = self.drive(poll, behind)
         except BaseException:
             self.give_up()
             raise

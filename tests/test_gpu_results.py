@@ -124,7 +124,9 @@ def _operators(combine: str, values: Any, identity: Any, field_dtype: Any = None
 
 
 def _deliver(placement: GpuPlacement, operators: Any, destination: Destination, limit: Any) -> None:
-    ProgramResults(placement, operators, destination, limit).finish(limit)
+    results = ProgramResults(placement, operators, destination, limit)
+    results.begin()
+    results.finish(destination, limit)
 
 
 @needs_compiler
@@ -165,8 +167,9 @@ def test_delivery(
                 _deliver(placement, operators, destination, limit)
             else:
                 on_the_way = ProgramResults(placement, operators, destination, begins_at)
+                on_the_way.begin()
                 on_the_way.start()
-                on_the_way.finish(limit)
+                on_the_way.finish(destination, limit)
             found = [
                 array if gpu is None else array.get()
                 for array in (destination.values, destination.fields)

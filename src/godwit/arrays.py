@@ -199,11 +199,15 @@ class ResultLocation:
         import cupy
 
         try:
-            with cupy.cuda.Device(self.gpu):
-                array = cupy.empty(count, dtype)
-                # CuPy's pool hands out memory that work in its stream may still be using.
-                cupy.cuda.get_current_stream().synchronize()
-                return array
+            if cupy.cuda.runtime.getDevice() != self.gpu:
+                with cupy.cuda.Device(self.gpu):
+                    return self.empty(count, dtype)
+            array = cupy.ndarray(count, dtype)
+            # CuPy's pool hands out memory that work in its stream may still be using.
+            stream = cupy.cuda.get_current_stream()
+            if not stream.done:
+                stream.synchronize()
+            return array
         except (RuntimeError, MemoryError) as error:
             nbytes = count * np.dtype(dtype).itemsize
             raise DeviceError(

@@ -101,7 +101,8 @@ def deliver_vertices(
 
     Parameters as of :class:`VertexValues`; the kernels that compute the values have ended.
     """
-    return VertexValues(placement, array, dtype, location, result_dtype=result_dtype).gather()
+    values = VertexValues(placement, array, dtype, location, result_dtype=result_dtype)
+    return values.begin().gather()
 
 
 def _addresses(

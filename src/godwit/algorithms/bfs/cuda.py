@@ -165,7 +165,9 @@ def bfs_on_gpus(
     with placement.held():
         plan = placement.plan(("bfs", gpu), lambda: _BfsPlan(placement, gpu, seconds))
         plan.ask(sources, target, cutoff, may_give_up=may_give_up)
-        depths = VertexValues(placement, plan.arrays.depth, np.int32, location)
+        depths = plan.values_at(
+            location, lambda: VertexValues(placement, plan.arrays.depth, np.int32, location)
+        )
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=depths.start)
         plan.arrays.depth_is_cleared = True
         controls = plan.controls()

@@ -170,9 +170,12 @@ def label_on_gpus(
         )  # fmt: skip
         key = ("components", query.gpu, query.merge, *options)
         plan = placement.plan(key, lambda: _LabelPlan(placement, query, seconds))
-        labels = VertexValues(
-            placement, plan.arrays.labels, placement.id_dtype, query.location,
-            result_dtype=query.dtype,
+        labels = plan.values_at(
+            query.location,
+            lambda: VertexValues(
+                placement, plan.arrays.labels, placement.id_dtype, query.location,
+                result_dtype=query.dtype,
+            ),
         )  # fmt: skip
         seconds["kernel"] = plan.run(early=True, poll=poll, behind=labels.start)
         controls = plan.controls()

@@ -192,8 +192,11 @@ def rank_on_gpus(
             )
 
         plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
-        ranks = VertexValues(
-            placement, plan.carried[0], query.dtype, query.location, own_first=one_hop
+        ranks = plan.values_at(
+            query.location,
+            lambda: VertexValues(
+                placement, plan.carried[0], query.dtype, query.location, own_first=one_hop
+            ),
         )
         seconds["kernel"] = plan.ask(query, 2.0**unit_bits, poll, ranks.start)
         if plan.exchange.by_host:
@@ -254,6 +257,16 @@ def _log_longest(graph: Graph, query: RankQuery) -> int:
 
 def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     """Return log2 of the units in 1, and the words of a sum: 0 for row by row."""
+    if query.teleport is not None or query.start is not None:
+        return _chosen_tiling(placement, query)
+    fit, latest = placement.kept(KeptTiles).fit, placement.kept(LatestTiling)
+    key = (query.dtype, query.weighted, query.accelerated, query.damping, query.tiled, fit)
+    if latest.key != key:
+        latest.key, latest.tiling = key, _chosen_tiling(placement, query)
+    return latest.tiling
+
+
+def _chosen_tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     if not takes_tiles(placement, query.tiled, "in"):
         return 0, 0
     bits, words = _units(placement.graph, query)
@@ -262,6 +275,14 @@ def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
 
 def _tile_kind(query: RankQuery) -> TileKind:
     return TileKind("in", query.dtype.name, by_outflow=True) if query.weighted else TileKind("in")
+
+
+class LatestTiling:
+    """The choice of the latest query with uniform distributions, as most are alike."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.key: tuple[Any, ...] = ()
+        self.tiling = (0, 0)
 
 
 class RankArrays:

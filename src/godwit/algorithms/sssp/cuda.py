@@ -171,7 +171,7 @@ def search_on_gpu(
         key = ("sssp", dtype, gpu)
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
         plan.ask(sources, limit)
-        distances = plan.distances(location)
+        distances = plan.values_at(location, lambda: plan.distances(location))
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
         plan.arrays.cleared.add(plan.dtype_name)
         controls = plan.controls()

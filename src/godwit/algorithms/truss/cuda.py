@@ -178,6 +178,8 @@ class _TrussPlan(OneGpuPlan):
         dtype = np.dtype(np.int32)
         values = self.array("truss")[self.part].pointer
         conversion = Conversion(dtype, dtype)
-        found = Arrival(self._delivery, [values], conversion, location, joined=values).finish()
+        found = (
+            Arrival(self._delivery, [values], conversion, location, joined=values).begin().finish()
+        )
         self.seconds["gather"] = seconds_since(begin, "gather")
         return found

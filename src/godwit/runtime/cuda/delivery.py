@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -366,7 +366,7 @@ class Delivery:
 
 
 class Arrival:
-    """A new array of the results of all vertices, on the host or on a GPU.
+    """New arrays of the results of all vertices, on the host or on a GPU, one after the other.
 
     GPUs that write an array on a GPU do so in the streams of the shares, behind what computes the values
     there. The caller holds the GPUs until the array is finished, or no work is under way.
@@ -381,28 +381,35 @@ class Arrival:
         location: ResultLocation, *, joined: int = 0,
     ) -> None:  # fmt: skip
         self._delivery, self._values, self._conversion = delivery, values, conversion
-        self._location, self._joined = location, joined
+        self._location, self._joined, self._joined_at = location, joined, 0
         self._result: Any = None
         self._pieces: list[Piece] = []
         self._written_at: list[int] = []
         self._is_started = False
         self._scratch = ExitStack()  # memory that is free again when all streams are done
-        if location.gpu is not None:
-            self._result = location.empty(delivery.count, conversion.result_dtype)
+
+    def begin(self) -> Self:
+        """Allocate an array, as nothing is while kernels run."""
+        gpu, delivery = self._location.gpu, self._delivery
+        self._is_started = False
+        if gpu is not None:
+            self._result = self._location.empty(delivery.count, self._conversion.result_dtype)
             if delivery.count:
                 try:
-                    self._lay_out(location.gpu)
+                    self._lay_out(gpu)
                 except GraphTooLargeError:  # no room for what is on its way: it goes by the host
                     self._result = None
+        return self
 
     def _lay_out(self, gpu: int) -> None:
-        """Choose what each GPU writes, and where."""
+        """Choose what each GPU writes, and where, and load what it needs."""
         delivery, conversion = self._delivery, self._conversion
-        number = delivery.gatherer(gpu)
-        if delivery.has_positions and not self._joined:
-            nbytes = conversion.dtype.itemsize * _end(delivery.shares)
-            self._joined = self._room(number, nbytes)
-        self._pieces = delivery.pieces(number, self._values, self._joined)
+        number, joined = delivery.gatherer(gpu), self._joined
+        if delivery.has_positions and not joined:
+            joined = self._room(number, conversion.dtype.itemsize * _end(delivery.shares))
+        if not self._pieces or joined != self._joined_at:
+            self._pieces, self._joined_at = delivery.pieces(number, self._values, joined), joined
+        self._written_at = []
         for piece in self._pieces:
             at = piece.values
             if delivery.shares[piece.number].index == gpu:
@@ -411,7 +418,7 @@ class Arrival:
                 at = self._room(piece.number, piece.count * conversion.result_dtype.itemsize)
             self._written_at.append(at)
             if at != piece.values:
-                delivery.prepare(piece.number, conversion)  # nothing is loaded while kernels run
+                delivery.prepare(piece.number, conversion)
 
     def _room(self, number: int, nbytes: int) -> int:
         """Return the address of memory on a share's GPU, kept by the process for others afterwards."""
@@ -432,8 +439,8 @@ class Arrival:
         self._is_started = True
         if self._result is None or gpu is None:
             return
-        if self._joined:
-            delivery.join(delivery.gatherer(gpu), self._values, conversion, self._joined)
+        if self._joined_at:
+            delivery.join(delivery.gatherer(gpu), self._values, conversion, self._joined_at)
         for piece, at in zip(self._pieces, self._written_at, strict=True):
             if at != piece.values:
                 delivery.start(piece, conversion, at)
@@ -452,7 +459,8 @@ class Arrival:
             self.start()
         with self._scratch:
             self._delivery.synchronize(self._pieces)
-        return self._result
+        result, self._result = self._result, None
+        return result
 
 
 def _end(shares: Sequence[Share]) -> int:

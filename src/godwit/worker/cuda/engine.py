@@ -62,12 +62,12 @@ def run_program(
         plan = placement.plan(
             (program, chosen_by), lambda: ProgramPlan(program, placement, choose(), compile_s)
         )
-        results = ProgramResults(placement, program, destination, parts[0].limit[0])
+        results = plan.results_for(destination, parts[0].limit[0])
         kernel_s = plan.run(parts, poll, results.start)
         counts = plan.counts()
         counts.compile_s, counts.kernel_s = sum(compile_s), kernel_s
         if not counts.value_overflow:
-            results.finish(plan.limit())
+            results.finish(destination, plan.limit())
         return counts, plan.options
 
 
@@ -113,6 +113,7 @@ class ProgramPlan(SlicedRun):
         self.item_bytes = kernels.item_bytes(program, self.variant.id_dtype)
         self.modules: list[driver.Module] = []
         self.arguments = np.zeros(len(placement.parts), PART)
+        self._results: dict[Any, ProgramResults] = {}
         self._owned: list[Buffer | PinnedBuffer] = []
         self._meeting_memory: list[Buffer | PinnedBuffer] = []
         self._is_valid = False
@@ -356,6 +357,19 @@ class ProgramPlan(SlicedRun):
             "threshold": control["bound"],
             "busy_share": _busy_share(control),
         }
+
+    def results_for(self, destination: Destination, limit: Any) -> ProgramResults:
+        """Return the results of the next run, with new arrays.
+
+        :param limit: of the run, as it begins
+        """
+        key = destination.location.gpu, destination.dtype
+        results = self._results.get(key)
+        if results is None or results.limit != limit:
+            results = ProgramResults(self.placement, self.program, destination, limit)
+            self._results[key] = results
+        results.begin()
+        return results
 
     def limit(self) -> Any:
         """Return the limit of the latest run, on which all devices agree at the last meeting."""

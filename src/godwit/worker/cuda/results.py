@@ -50,9 +50,10 @@ def _positions(vertices: list[Array]) -> Array:
 
 
 class ProgramResults:
-    """The arrays of the results of a run.
+    """The arrays of the results of runs, one after the other.
 
-    :param limit: of the run, as it begins: worse values become ``never``
+    :param destination: of the first run; those of others are alike
+    :param limit: of a run, as it begins: worse values become ``never``
     """
 
     def __init__(
@@ -65,17 +66,17 @@ class ProgramResults:
         if placement.delivery is None:
             placement.delivery = PartDelivery(placement, ranges=destination.ranges)
         self._delivery: Delivery = placement.delivery
-        self._placement, self._program, self._destination = placement, program, destination
-        self._limit = limit
-        self._values = self._new_values(limit)
+        self._placement, self._program = placement, program
+        self.limit = limit
+        self._values = self._new_values(destination, limit)
         self._fields: Arrival | None = None
         if program.field_dtype is not None:
             fields = [part.rooms.fields.buffer.pointer for part in placement.parts]
             plain = Conversion(program.field_dtype, program.field_dtype)
             self._fields = Arrival(self._delivery, fields, plain, destination.location)
 
-    def _new_values(self, limit: Any) -> Arrival:
-        program, destination = self._program, self._destination
+    def _new_values(self, destination: Destination, limit: Any) -> Arrival:
+        program = self._program
         dtype = program.value_dtype
         conversion = Conversion(dtype, destination.dtype)
         if program.combine != "add" and (limit != program.identity or destination.dtype != dtype):
@@ -90,22 +91,29 @@ class ProgramResults:
         values = [part.rooms.values.buffer.pointer for part in self._placement.parts]
         return Arrival(self._delivery, values, conversion, destination.location)
 
+    def begin(self) -> None:
+        """Allocate new arrays, as nothing is while kernels run."""
+        self._values.begin()
+        if self._fields is not None:
+            self._fields.begin()
+
     def start(self) -> None:
         """Start to write arrays on a GPU behind the kernels that are under way."""
         self._values.start()
         if self._fields is not None:
             self._fields.start()
 
-    def finish(self, limit: Any) -> None:
+    def finish(self, destination: Destination, limit: Any) -> None:
         """Wait for the arrays, and give them to the destination.
 
         :param limit: of the run, as it ended
         """
         begin = perf_counter()
-        if limit != self._limit:
+        values = self._values
+        if limit != self.limit:
             synchronize(self._placement.parts)  # what was started is of no use
-            self._values = self._new_values(limit)
-        self._destination.values = self._values.finish()
+            values = self._new_values(destination, limit).begin()
+        destination.values = values.finish()
         if self._fields is not None:
-            self._destination.fields = self._fields.finish()
-        self._destination.seconds = seconds_since(begin, "gather")
+            destination.fields = self._fields.finish()
+        destination.seconds = seconds_since(begin, "gather")

@@ -6,7 +6,7 @@ What moves and changes numbers is tested without a GPU too: the kernel runs on e
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda import delivery, driver, memory, staging
 from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.worker import solve as solver
 from godwit.worker.cuda.placement import GpuPlacement
 from godwit.worker.cuda.results import ProgramResults
@@ -246,6 +247,45 @@ def test_a_failure_while_results_come_down(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(gw.errors.DeviceError, match="the bus is gone"):
             _deliver(placement, operators, destination, 0)
     assert destination.values is None
+
+
+@needs_compiler
+@pytest.mark.parametrize("slice_s", [0.1, 0.0])
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("gpu", [0, 3])
+def test_each_launch_has_its_results_gathered_behind_it(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, devices: int, gpu: int, slice_s: float
+) -> None:
+    monkeypatch.setattr(
+        ResultLocation, "named", lambda name: ResultLocation(None if name == "host" else gpu)
+    )
+    options: Any = {"gpu": ExperimentOptions(slice_s=slice_s), "results": f"cuda:{gpu}"}
+    steps: Any = {**options, "execution": "bulk-synchronous"}
+    generator = np.random.default_rng(devices)
+    graph = gw.Graph.from_edges(*generator.integers(0, 60, (2, 150)), generator.integers(1, 9, 150))
+    ring = np.arange(300)  # wide enough for supersteps, which give it up, as it is deep
+    near = np.concatenate([(ring + step) % 300 for step in (1, 2, 3)])
+    deep = gw.Graph.from_edges(np.tile(ring, 3), near, directed=False)
+    names = [f"cuda:{index}" for index in range(devices)]
+    with gw.place(graph, names) as placed, gw.place(deep, names) as long:
+        asked: list[tuple[Callable[[], Any], Any]] = [
+            (lambda: gw.bfs(placed, 1, **steps).distance, gw.bfs(graph, 1).distance),
+            (lambda: gw.sssp(placed, 1, **options).distance, gw.sssp(graph, 1).distance),
+            (lambda: gw.sssp(placed, 1, results="cuda").distance, gw.sssp(graph, 1).distance),
+            (lambda: gw.bfs(long, 1, results="cuda").distance, gw.bfs(deep, 1).distance),
+            (lambda: gw.connected_components(placed, **options).label,
+             gw.connected_components(graph).label),
+            (lambda: gw.pagerank(placed, **options).rank, gw.pagerank(graph).rank),
+        ]  # fmt: skip
+        for ask, wanted in asked:
+            for number in range(2):
+                before = dict(machine.launched)
+                np.testing.assert_allclose(ask().get(), wanted, rtol=1e-9)
+                works, gathers = (
+                    machine.launched[name] - before.get(name, 0) for name in ("work", "deliver")
+                )
+                if number and devices == 1 and gpu == 0:
+                    assert works == gathers
 
 
 COUNT = driver.device_count()

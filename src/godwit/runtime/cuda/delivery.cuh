@@ -29,22 +29,20 @@ constexpr int RESULTS_PER_THREAD = 4;
 
 extern "C" __global__ void deliver(const __grid_constant__ DeliveryArguments given) {
     const i64 block = static_cast<i64>(blockDim.x) * RESULTS_PER_THREAD;
-    const i64 stride = gridDim.x * block;
     // Neighbouring threads write neighbouring results: whole lines go over the bus.
-    for (i64 first = blockIdx.x * block + threadIdx.x; first < given.count; first += stride) {
-        i64 at[RESULTS_PER_THREAD];
-        Value value[RESULTS_PER_THREAD];
+    const i64 first = blockIdx.x * block + threadIdx.x;
+    i64 at[RESULTS_PER_THREAD];
+    Value value[RESULTS_PER_THREAD];
 #pragma unroll
-        for (int k = 0; k < RESULTS_PER_THREAD; k++) {
-            const i64 i = first + static_cast<i64>(k) * blockDim.x;
-            at[k] = i >= given.count ? 0 : given.positions ? given.positions[i] : i;
-        }
+    for (int k = 0; k < RESULTS_PER_THREAD; k++) {
+        const i64 i = first + static_cast<i64>(k) * blockDim.x;
+        at[k] = i >= given.count ? 0 : given.positions ? given.positions[i] : i;
+    }
 #pragma unroll
-        for (int k = 0; k < RESULTS_PER_THREAD; k++) value[k] = given.values[at[k]];
+    for (int k = 0; k < RESULTS_PER_THREAD; k++) value[k] = given.values[at[k]];
 #pragma unroll
-        for (int k = 0; k < RESULTS_PER_THREAD; k++) {
-            const i64 i = first + static_cast<i64>(k) * blockDim.x;
-            if (i < given.count) given.results[i] = thread_result(value[k], given);
-        }
+    for (int k = 0; k < RESULTS_PER_THREAD; k++) {
+        const i64 i = first + static_cast<i64>(k) * blockDim.x;
+        if (i < given.count) given.results[i] = thread_result(value[k], given);
     }
 }

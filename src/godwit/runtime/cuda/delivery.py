@@ -48,7 +48,6 @@ ROOM_BYTES = 32 << 20
 _SCATTERED_BY_THREAD = 1 << 16
 _BLOCK_THREADS = 256
 _RESULTS_PER_THREAD = 4  # as in delivery.cuh
-_BLOCKS_PER_MULTIPROCESSOR = 8
 
 
 @dataclass(frozen=True)
@@ -135,11 +134,10 @@ class _Gather:
     ) -> None:
         self._arguments = np.zeros(1, _arguments_dtype(conversion))
         blocks = -(-count // (_BLOCK_THREADS * _RESULTS_PER_THREAD))
-        multiprocessors = driver.properties(kernel.index).multiprocessors
         self._launch = driver.Launch(
             kernel,
             stream,
-            blocks=max(1, min(blocks, _BLOCKS_PER_MULTIPROCESSOR * multiprocessors)),
+            blocks=max(1, blocks),
             threads=_BLOCK_THREADS,
             arguments=self._arguments,
         )

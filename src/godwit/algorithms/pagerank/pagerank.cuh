@@ -500,8 +500,8 @@ __device__ __forceinline__ void team_finish_ranks(const RankPass &pass, const Te
     const double level = amount_of(pass.state[LEVEL]);
     const u32 device = arguments.stage.device;
     Rank *ranks = arguments.carried[0][device] + pass.first;
-    const u32 written = ACCELERATED && pass.beyond != 0 ? pass.next : 1 - pass.next;
-    const Rank *found = arguments.carried[written][device] + pass.first;
+    const Rank *found = pass.old + pass.first;
+    if (ACCELERATED && pass.beyond != 0) found = arguments.carried[pass.next][device] + pass.first;
     for (i64 row = team.thread(); row < classes[CLASS_NONE + 1]; row += team.threads()) {
         double value = level * pass.teleport(row);
         if (row < classes[CLASS_NONE]) {

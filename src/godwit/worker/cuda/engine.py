@@ -50,12 +50,14 @@ def run_program(
     chosen_by: Hashable,
     choose: Callable[[], WorklistOptions],
     destination: Destination,
+    take: Callable[[WorklistCounts], None],
     poll: ProgressPoll | None,
-) -> tuple[WorklistCounts, WorklistOptions]:
-    """Run a vertex program, and copy the results to their destination unless a value overflowed.
+) -> WorklistOptions:
+    """Run a vertex program, copy the results to their destination, and return the options of its plan.
 
     :param chosen_by: what the choice of options depends on besides program and placement
     :param choose: returns the options of a new plan
+    :param take: called with the counts while the results are on their way; may raise to do without these
     """
     compile_s: list[float] = []
     with placement.held():
@@ -66,9 +68,9 @@ def run_program(
         kernel_s = plan.run(parts, poll, results.start)
         counts = plan.counts()
         counts.compile_s, counts.kernel_s = sum(compile_s), kernel_s
-        if not counts.value_overflow:
-            results.finish(destination, plan.limit())
-        return counts, plan.options
+        take(counts)
+        results.finish(destination, plan.limit())
+        return plan.options
 
 
 def _busy_share(controls: Array) -> Array:

@@ -53,6 +53,7 @@ class VertexValues(Arrival):
     :param result_dtype: dtype that they are converted to, if another
     :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
+    :param turn: as of :class:`godwit.runtime.cuda.delivery.Piece`
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class VertexValues(Arrival):
         result_dtype: Any = None,
         unreached: tuple[Any, Any] | None = None,
         own_first: bool = False,
+        turn: tuple[int, int] = (0, 0),
     ) -> None:
         dtype = np.dtype(dtype)
         conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
@@ -79,7 +81,7 @@ class VertexValues(Arrival):
         if not own_first:
             gatherer = delivery.gatherer(location.gpu)
             values, joined = _addresses(placement, array, dtype, gatherer)
-        super().__init__(delivery, values, conversion, location, joined=joined)
+        super().__init__(delivery, values, conversion, location, joined=joined, turn=turn)
 
     def gather(self) -> tuple[Any, float]:
         """Return the array when it is written, and the seconds that the caller waited for it."""

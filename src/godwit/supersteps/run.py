@@ -388,6 +388,11 @@ class StepPlan(SlicedRun, Generic[Placed]):
             self._values[location.gpu] = make()
         return self._values[location.gpu].begin()
 
+    def state_pointer(self, word: int) -> int:
+        """Return the address of a word of ``control->state`` on the first GPU."""
+        state = int(STEP_CONTROL.fields["state"][1]) if STEP_CONTROL.fields else 0
+        return int(self._stage["control"][0]) + state + 8 * word
+
     def close(self) -> None:
         """Free what the plan alone has."""
         self.exchange.close()

@@ -192,13 +192,12 @@ def rank_on_gpus(
             )
 
         plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
-        ranks = plan.values_at(
-            query.location,
-            lambda: VertexValues(
-                placement, plan.carried[0], query.dtype, query.location, own_first=one_hop
-            ),
+        ranks = None
+        if placement.indexes == [query.location.gpu]:
+            ranks = plan.values_at(query.location, lambda: plan.ranks_at(query.location))
+        seconds["kernel"] = plan.ask(
+            query, 2.0**unit_bits, poll, None if ranks is None else ranks.start
         )
-        seconds["kernel"] = plan.ask(query, 2.0**unit_bits, poll, ranks.start)
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
         state = plan.controls()["state"][0]
@@ -210,6 +209,11 @@ def rank_on_gpus(
             np.array([part_rows.arcs for part_rows in plan.rows], np.int64),
             seconds,
         )
+        if ranks is None:
+            written = plan.carried[1 - outcome.iterations % 2]
+            ranks = VertexValues(
+                placement, written, query.dtype, query.location, own_first=one_hop
+            ).begin()
         outcome.rank, seconds["gather"] = ranks.gather()
     return outcome
 
@@ -449,8 +453,9 @@ class _RankPlan(StepPlan[StepPlacement]):
             own["subscribers"] = mask.pointer
 
     def ask(
-        self, query: RankQuery, units: float, poll: ProgressPoll | None, behind: Callable[[], None]
-    ) -> float:
+        self, query: RankQuery, units: float, poll: ProgressPoll | None,
+        behind: Callable[[], None] | None,
+    ) -> float:  # fmt: skip
         """Answer a query; return the seconds that kernels ran.
 
         :param units: number of units in 1, for sums by tiles
@@ -470,6 +475,15 @@ class _RankPlan(StepPlan[StepPlacement]):
         if makes_contributions:
             arrays.has_contributions.add(self.dtype.name)
         return kernel_s
+
+    def ranks_at(self, location: ResultLocation) -> VertexValues:
+        """Return the ranks of the only GPU, where they are wanted.
+
+        The kernel leaves them in the array that the last iteration did not write.
+        """
+        (part,) = self.placement.parts
+        turn = self.carried[0][part].pointer, self.state_pointer(_ITERATIONS)
+        return VertexValues(self.placement, self.carried[1], self.dtype, location, turn=turn)
 
     def _upload(self, name: str, values: Array | None, array: DeviceArray) -> None:
         """Upload a distribution over the vertices, if one is given, and point to it."""

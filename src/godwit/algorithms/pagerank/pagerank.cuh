@@ -492,16 +492,15 @@ __device__ __forceinline__ void team_iterate_ranks(RankPass &pass, const Team &t
     warp_count(block, UPDATED, team.thread() == 0 ? static_cast<u64>(arguments.stage.owned) : 0);
 }
 
-// Write ranks, scaled to sum 1 (roundings of many iterations add up), into the first array.
+// Write ranks, scaled to sum 1 (roundings of many iterations add up), into the array that was not written
+// last.
 __device__ __forceinline__ void team_finish_ranks(const RankPass &pass, const Team &team) {
     const Arguments &arguments = pass.arguments;
     const i64 *classes = arguments.rows.classes;
     const double scale = 1.0 / amount_of(pass.state[TOTAL]);
     const double level = amount_of(pass.state[LEVEL]);
-    const u32 device = arguments.stage.device;
-    Rank *ranks = arguments.carried[0][device] + pass.first;
-    const Rank *found = pass.old + pass.first;
-    if (ACCELERATED && pass.beyond != 0) found = arguments.carried[pass.next][device] + pass.first;
+    Rank *ranks = arguments.carried[pass.next][arguments.stage.device] + pass.first;
+    const Rank *found = ACCELERATED && pass.beyond != 0 ? ranks : pass.old + pass.first;
     for (i64 row = team.thread(); row < classes[CLASS_NONE + 1]; row += team.threads()) {
         double value = level * pass.teleport(row);
         if (row < classes[CLASS_NONE]) {

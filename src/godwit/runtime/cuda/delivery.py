@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Self
 
@@ -117,7 +117,9 @@ def _arguments_dtype(conversion: Conversion) -> np.dtype[Any]:
     value, result = conversion.dtype, conversion.result_dtype
     fields = [
         *((name, np.uint64) for name in ("values", "positions", "results")),
-        *(("count", np.int64), ("limit", value), ("identity", value), ("never", result)),
+        ("count", np.int64),
+        *((name, np.uint64) for name in ("others", "turn")),
+        *(("limit", value), ("identity", value), ("never", result)),
     ]
     return np.dtype(fields, align=True)
 
@@ -142,17 +144,12 @@ class _Gather:
             arguments=self._arguments,
         )
 
-    def start(
-        self, conversion: Conversion, values: int, positions: int, count: int, results: int
-    ) -> None:
-        """Start to write results to an address that the GPU reaches.
-
-        :param values: their address
-        :param positions: address of the position of each result among them; 0: as they lie
-        """
+    def start(self, conversion: Conversion, piece: Piece, results: int) -> None:
+        """Start to write the results of a piece to an address that the GPU reaches."""
         arguments = self._arguments
-        arguments["values"], arguments["positions"] = values, positions
-        arguments["results"], arguments["count"] = results, count
+        arguments["values"], arguments["positions"] = piece.values, piece.positions
+        arguments["results"], arguments["count"] = results, piece.count
+        arguments["others"], arguments["turn"] = piece.turn
         if conversion.bound:
             arguments["limit"], arguments["identity"] = conversion.limit, conversion.identity
             arguments["never"] = conversion.never
@@ -168,6 +165,8 @@ class Piece:
     :param positions: address of the position of each result among them; 0: as they lie
     :param begin: the place of the first among all results
     :param vertices: the place of each among all results, if they have no range
+    :param turn: the address of other values, and that of a number on the GPU that takes these if it is odd;
+        (0, 0): there are none
     """
 
     number: int
@@ -176,6 +175,7 @@ class Piece:
     count: int
     begin: int = 0
     vertices: Array | None = None
+    turn: tuple[int, int] = (0, 0)
 
 
 class Delivery:
@@ -305,14 +305,23 @@ class Delivery:
         if vertices is not None:
             vertices = frozen(vertices[first : first + count])
         count = min(count, piece.count - first)
-        return Piece(piece.number, values, positions, count, piece.begin + first, vertices)
+        return replace(
+            piece, values=values, positions=positions, count=count, begin=piece.begin + first,
+            vertices=vertices,
+        )  # fmt: skip
 
     # To both
 
-    def pieces(self, gatherer: int, values: Sequence[int], joined: int) -> list[Piece]:
-        """Return what the GPUs write: each its own values, or one all of them, which are joined there."""
+    def pieces(
+        self, gatherer: int, values: Sequence[int], joined: int, turn: tuple[int, int] = (0, 0)
+    ) -> list[Piece]:
+        """Return what the GPUs write: each its own values, or one all of them, which are joined there.
+
+        :param turn: of a piece of all
+        """
         if self._positions is not None and joined:
-            return [Piece(gatherer, joined, self._positions(gatherer), self.count)]
+            positions = self._positions(gatherer)
+            return [Piece(gatherer, joined, positions, self.count, turn=turn)]
         pieces = []
         for number, share in enumerate(self.shares):
             vertices = None if self._positions is None else self._vertices(number)
@@ -336,7 +345,7 @@ class Delivery:
     def start(self, piece: Piece, conversion: Conversion, to: int) -> None:
         """Start to write a piece to an address that its GPU reaches."""
         gather = self.prepare(piece.number, conversion)
-        gather.start(conversion, piece.values, piece.positions, piece.count, to)
+        gather.start(conversion, piece, to)
 
     def prepare(self, number: int, conversion: Conversion) -> _Gather:
         """Return the kernel in the stream of a share, loaded by the first call."""
@@ -372,14 +381,16 @@ class Arrival:
     :param values: the address of each share's values
     :param joined: address, on the gatherer's GPU, of room for the values of all positions, where its own
         are already; 0 if there is none
+    :param turn: as of :class:`Piece`: of the values of the only share, on the GPU of the location
     """
 
     def __init__(
         self, delivery: Delivery, values: Sequence[int], conversion: Conversion,
-        location: ResultLocation, *, joined: int = 0,
+        location: ResultLocation, *, joined: int = 0, turn: tuple[int, int] = (0, 0),
     ) -> None:  # fmt: skip
         self._delivery, self._values, self._conversion = delivery, values, conversion
         self._location, self._joined, self._joined_at = location, joined, 0
+        self._turn = turn
         self._result: Any = None
         self._pieces: list[Piece] = []
         self._written_at: list[int] = []
@@ -406,7 +417,8 @@ class Arrival:
         if delivery.has_positions and not joined:
             joined = self._room(number, conversion.dtype.itemsize * _end(delivery.shares))
         if not self._pieces or joined != self._joined_at:
-            self._pieces, self._joined_at = delivery.pieces(number, self._values, joined), joined
+            self._pieces = delivery.pieces(number, self._values, joined, self._turn)
+            self._joined_at = joined
         self._written_at = []
         for piece in self._pieces:
             at = piece.values

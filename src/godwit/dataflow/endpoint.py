@@ -50,6 +50,16 @@ class Endpoint:
         return self.context.make_space(self)
 
     @property
+    def copy_bytes(self) -> int:
+        """Size up to which small packets from or to it are copied several at a time; 0 if they are not."""
+        return self.space.copy_bytes
+
+    @property
+    def has_one_receiver(self) -> bool:
+        """True if all that one link from it carries goes to one receiver."""
+        return True
+
+    @property
     def stream(self) -> Any:
         """Stream of a GPU's workers; None elsewhere."""
         return self.space.stream

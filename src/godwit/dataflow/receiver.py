@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -694,53 +694,57 @@ class Receiver:
             room += 1
         return max(room, min(1, len(self._requests)))
 
-    def _begin(self, message: Message, run: list[Segment]) -> None:
-        """Deliver consecutive segments of a message: in place, or in copies that have been started."""
-        array = message.part(run[0].offset, run[-1].offset + run[-1].rows)
-        nbytes = array.nbytes
+    def _begin(self, message: Message, segments: list[Segment]) -> None:
+        """Deliver consecutive segments of a message: in place, or as soon as their copy has begun."""
+        array = message.part(segments[0].offset, segments[-1].offset + segments[-1].rows)
         if not self._copies and self.space.reads(array):
-            for segment in run:
+            for segment in segments:
                 part = array
-                if len(run) > 1:
+                if len(segments) > 1:
                     part = message.part(segment.offset, segment.offset + segment.rows)
                 segment.array = _read_only(part)
                 segment.message = message
                 segment.events = message.after
-        else:
-            if self._lane is None:
-                self._lane = self.space.lane()
-            if len(run) == 1:
-                self._copy(self._lane, message, run, array)
-            else:
-                self._copy_run(self._lane, message, run, array)
-            self.copied_bytes += nbytes
+            self._take(segments, array)
+            return
+        if self._lane is None:
+            self._lane = self.space.lane()
+        for copied in self._runs(message, segments, array):
+            part = array
+            if len(copied) < len(segments):
+                part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
+            self._copy(self._lane, message, copied, part)
+            self.copied_bytes += part.nbytes
+            self._take(copied, part)
+
+    def _take(self, segments: list[Segment], array: Any) -> None:
+        """Hand over segments, which make up an array."""
         trace = self._cancel_scope.trace
-        for segment in run:
+        for segment in segments:
             slot = segment.slot
             slot.segment, slot.users = segment, 1
             if trace is not None:
                 slot.taken_s = perf_counter()
-        self.segments += len(run)
-        self.bytes += nbytes
-        self._arrived.extend(run)
+        self.segments += len(segments)
+        self.bytes += array.nbytes
+        self._arrived.extend(segments)
         self._deliver()
 
-    def _copy_run(self, lane: Lane, message: Message, run: list[Segment], array: Any) -> None:
-        """Copy consecutive segments, as many at a time as lie in buffers that are neighbours."""
+    def _runs(
+        self, message: Message, segments: list[Segment], array: Any
+    ) -> Iterator[list[Segment]]:
+        """Yield consecutive segments, as many at a time as one copy brings to neighbouring buffers."""
         most = 1
-        if run[0].rows * array.nbytes == self.packet_bytes * len(array):
+        if segments[0].rows * array.nbytes == self.packet_bytes * len(array):
             most = min(self.neighbours, message.at_once)  # all but the last fill their buffers
         at = 0
-        while at < len(run):
+        while at < len(segments):
             end = at + 1
-            while end < len(run) and end - at < most and run[end - 1].slot.is_before(run[end].slot):
+            while end < min(len(segments), at + most) and segments[end - 1].slot.is_before(
+                segments[end].slot
+            ):
                 end += 1
-            copied = run[at:end]
-            if len(copied) < len(run):
-                part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
-            else:
-                part = array
-            self._copy(lane, message, copied, part)
+            yield segments[at:end]
             at = end
 
     def _copy(self, lane: Lane, message: Message, copied: list[Segment], array: Any) -> None:

@@ -66,6 +66,7 @@ class HostSpace:
     """
 
     kind = "host"
+    index = None
     stream = None
     copy_bytes = 0
 

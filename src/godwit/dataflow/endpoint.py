@@ -49,10 +49,10 @@ class Endpoint:
             raise TopologyError(f"{self} has no memory; its links end in that of others")
         return self.context.make_space(self)
 
-    @property
-    def copy_bytes(self) -> int:
-        """Size up to which small packets from or to it are copied several at a time; 0 if they are not."""
-        return self.space.copy_bytes
+    def copy_bytes_to(self, target: Endpoint) -> int:
+        """Return the size up to which small packets are copied several at a time; 0 if they are not."""
+        here, there = self.space, target.space
+        return 0 if here.index == there.index else min(here.copy_bytes, there.copy_bytes)
 
     @property
     def has_one_receiver(self) -> bool:

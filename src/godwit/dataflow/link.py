@@ -144,9 +144,7 @@ class Link:
             packet = DEFAULT_PACKET_BYTES if packet_bytes is None else packet_bytes
             packet = as_count(packet, "packet_bytes", 1, _MOST_BYTES)
             limit = context.limit_bytes(target)
-            copy_bytes = 0
-            if limit is None:
-                copy_bytes = min(source.copy_bytes, target.copy_bytes)
+            copy_bytes = source.copy_bytes_to(target) if limit is None else 0
             if buffers is None:
                 buffers = DEFAULT_BUFFERS
                 if packet >= _LEAST_COPIED_TOGETHER and source.has_one_receiver:

@@ -244,11 +244,16 @@ class Stretch:
         self._nbytes = nbytes
         self._block: Block | None = None
 
+    def allocate(self) -> Block:
+        """Return the memory, which is allocated at the first call."""
+        block = self._block
+        if block is None:
+            self._block = block = self._space.allocate(self._nbytes)
+        return block
+
     def view(self, offset: int, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array in the memory, which is allocated at the first call."""
-        if self._block is None:
-            self._block = self._space.allocate(self._nbytes)
-        return self._block.view(dtype, shape, offset)
+        """Return an array in the memory."""
+        return self.allocate().view(dtype, shape, offset)
 
     def close(self) -> None:
         """Free the memory. A second call has no effect."""
@@ -513,6 +518,8 @@ class Receiver:
                 self._slots = self._make_slots()
                 self._free.extend(self._slots)
                 self._on_first_request(self)
+                if self.neighbours > 1:  # else segments may be read in place
+                    self._make_ready()
             if self._is_contested:
                 _add(self._waiting, [ref(pending)])
             else:
@@ -530,6 +537,12 @@ class Receiver:
             stretch = Stretch(self.space, count * self.packet_bytes)
             slots += [Slot(self, stretch, number * self.packet_bytes) for number in range(count)]
         return slots
+
+    def _make_ready(self) -> None:
+        """Make what copies need, before the sender waits for that."""
+        self._lane = self.space.lane()
+        for slot in self._slots:
+            slot.stretch.allocate()
 
     @property
     def has_begun(self) -> bool:

@@ -105,10 +105,9 @@ class Router(Endpoint):
                     end._senders[out] += 1
         context.add_router(self)
 
-    @property
-    def copy_bytes(self) -> int:
-        """Size up to which small packets from it are copied several at a time; 0 if they are not."""
-        return max((end.copy_bytes for end in self._inputs), default=0)
+    def copy_bytes_to(self, target: Endpoint) -> int:
+        """Return the size up to which small packets are copied several at a time; 0 if they are not."""
+        return max((end.copy_bytes_to(target) for end in self._inputs), default=0)
 
     @property
     def has_one_receiver(self) -> bool:

@@ -117,6 +117,10 @@ class Space(Protocol):
     copy_bytes: int
 
     @property
+    def index(self) -> int | None:
+        """The GPU; None for the host."""
+
+    @property
     def used_bytes(self) -> int:
         """Bytes of blocks that are not freed."""
 

@@ -491,24 +491,6 @@ def test_segments_that_several_claim_at_once_are_claimed_once() -> None:
     assert offer.segments_left == 0
 
 
-def test_the_memory_of_the_last_segment_goes_with_its_link() -> None:
-    """Without the garbage collector: a loop ends by an exception, whose frames would keep it."""
-    with pretended_gpus(PEERS) as machine:
-        gc.disable()
-        try:
-            array = gpu_array(machine, 0, np.arange(64 * PACKET // 4, dtype=np.int32))
-            for _ in range(3):
-                with gw.Context(["cuda:0", "cuda:1"]) as context:
-                    link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
-                    with link:
-                        link.send(array)
-                    assert [len(segment) for segment in link] == [PACKET // 4] * 64
-            del link
-            assert machine.calls["cudaMalloc"] == 2
-        finally:
-            gc.enable()
-
-
 _variable: ContextVar[str] = ContextVar("_variable", default="unset")
 
 

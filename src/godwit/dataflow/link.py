@@ -499,8 +499,7 @@ class Link:
                 pending = self.receive()
                 try:
                     segment = pending.wait() if stream is None else pending.wait_on(stream)
-                except EndOfLink as end:
-                    end.__traceback__ = None  # its frames would keep the memory of the last segment
+                except EndOfLink:
                     return
                 del pending
             segment.has_arrived = True  # for the endpoint's stream, on which it is released

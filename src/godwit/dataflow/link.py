@@ -3,10 +3,10 @@
 A link ends at an endpoint, which has a receiver (:mod:`godwit.dataflow.receiver`), or at a router, which
 determines the receivers. The threads that send, receive or release make all progress: links have no thread.
 The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way. A
-link *offers* whole messages to its one receiver, over a router, too, whose policy needs not see each
-segment. To several receivers, or for other policies, it offers as many consecutive segments as one copy
-brings to a receiver: a single one, if buffers are few. Each link offers a few ahead of those that have been
-claimed, and some more when these become few.
+link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: what
+the one receiver may claim ahead, or, with several, what one copy brings to one of them, which is a single
+segment if buffers are few. Both offer a few ahead of those that have been claimed, and some more when these
+become few.
 
 Order: segments of one link arrive at each of their receivers in the order in which they were sent; those of
 messages with a higher priority overtake.
@@ -43,9 +43,10 @@ DEFAULT_PACKET_BYTES = 16 << 20
 with 4 MiB), and 54.5 of 55 to and from the host."""
 DEFAULT_BUFFERS = 3
 """Default receive buffers: one is read, one is filled, one waits until its result has been sent. Links that
-copy several packets at a time have more, for two such copies. Outputs of routers with several do not: each
-would take as many segments, which the others could have."""
-_MOST_DEFAULT_BUFFERS = 32
+copy several packets at a time have more, for three such copies: the third goes on until the receiver has
+been woken by the first. Outputs of routers with several have not: each would take as many segments, which
+the others could have."""
+_MOST_DEFAULT_BUFFERS = 48
 _LEAST_COPIED_TOGETHER = 64 << 10
 """Smaller packets mostly bring messages of one packet, and have few buffers: with many, the threads that
 send and receive got into each other's way, and a message took twice as long."""
@@ -87,7 +88,7 @@ class Link:
     :param target: the receiver; routers create their own links
     :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
     :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
-        another is sent on meanwhile; None for 3, or up to 32 for packets of 64 KiB and more between GPUs
+        another is sent on meanwhile; None for 3, or up to 48 for packets of 64 KiB and more between GPUs
         and to and from them, several of which are copied at a time
     :param copies: if True, segments are copied even where the receiver could read the sender's memory
     :ivar name: source and target, for messages
@@ -148,7 +149,7 @@ class Link:
             if buffers is None:
                 buffers = DEFAULT_BUFFERS
                 if packet >= _LEAST_COPIED_TOGETHER and source.has_one_receiver:
-                    buffers = max(buffers, min(2 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
+                    buffers = max(buffers, min(3 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
             if limit is not None and packet > limit:
                 raise TopologyError(
                     f"packets of {packet:,} bytes do not fit in the pool of {limit:,} bytes of {target}"
@@ -175,9 +176,6 @@ class Link:
         if self._has_one_receiver:
             self._resume_ahead = self._most_ahead // 2
             self._cut_at_once = self._most_ahead
-        self._offers_whole = self._has_one_receiver and (
-            self._router is None or self._router.asks_by_message
-        )
         # Reentrant, since the garbage collector may release a segment while it is held.
         self._lock = threading.RLock()
         self._outbox: list[tuple[float, int, Message | None]] = []
@@ -358,7 +356,7 @@ class Link:
                 heappop(outbox)
                 is_end = True
                 break
-            if self._offers_whole:
+            if self.receiver is not None:
                 numbers = message.cut()
             else:
                 numbers = message.cut(
@@ -367,16 +365,12 @@ class Link:
             if not message.segments_left:
                 heappop(outbox)
             cut.append((message, numbers))
-            units = self._units(numbers)
+            units = 1 if self.receiver is not None else len(numbers)
             room -= units
             self._unclaimed += units
         if not (cut or is_end):
             self._is_pumping = False
         return cut, is_end
-
-    def _units(self, numbers: range) -> int:
-        """Return what some segments count in what is unclaimed: messages, or segments."""
-        return 1 if self._offers_whole else len(numbers)
 
     def _offer(self, cut: list[tuple[Message, range]]) -> None:
         receiver = self.receiver
@@ -418,13 +412,13 @@ class Link:
     def _offer_to(
         self, groups: list[list[Receiver]], priority: float, message: Message, numbers: range
     ) -> None:
-        units, further = self._units(numbers), len(groups) - 1
+        further = (len(groups) - 1) * len(numbers)
         if further:
-            message.started(further * len(numbers))
+            message.started(further)
             with self._lock:
-                self._unclaimed += further * units
+                self._unclaimed += further
         for group in groups:
-            offer = Offer(message, numbers, -priority, tuple(group), units)
+            offer = Offer(message, numbers, -priority, tuple(group), len(numbers))
             # Those with most room first: one that always has some would take all, and others idle.
             for receiver in sorted(group, key=Receiver.load) if len(group) > 1 else group:
                 receiver.post([offer])

@@ -1,9 +1,9 @@
 """Routing policies: the destinations of a segment; the router picks one that is free (Groute, section 4.2).
 
-A policy is a function ``(segment, source, destinations)``, called on the host for every segment, or for one
-of each part of a message that goes the same way (:attr:`Policy.by_message`). It returns
-one of the destinations; or several, of which the first that is free gets the segment; or :func:`every` of
-several, each of which gets it.
+A policy is a function ``(segment, source, destinations)``, called on the host for every segment, or for
+some if all of a message go the same way (:attr:`Policy.by_message`). It returns one of the destinations; or
+several, of which the first that is free gets the segment; or :func:`every` of several, each of which gets
+it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Policy:
     :param reach: ``reach(source, destinations)``: the destinations that ``choose`` may return for segments
         of a source; by default any. An output ends when all sources that reach it have ended
     :param by_message: if True, ``choose`` and ``priority`` return the same for all segments of a message,
-        and are not called for each
+        and need not be called for each
     :raises InputError: a value of another type
     """
 

@@ -1,16 +1,16 @@
 """Segments, and the end of a link at which they arrive: a pipelined receiver (Groute, 4.1, 4.2).
 
-A sender's segment is *offered* to every receiver that may take it. A receiver with a free buffer claims the
-first unclaimed offer, which only one receiver can, starts the copy straight from the sender's memory into
-its buffer, and delivers the segment with events that are done when it has arrived. Claimed offers in the
-queues of other receivers are *stale*, and dropped later. There is no lock per router: each receiver has its
-own, and an offer is claimed in one atomic step.
+A sender's segments are *offered* to every receiver that may take them. A receiver with free buffers claims
+the first unclaimed ones, which only one receiver can, starts the copy straight from the sender's memory
+into its buffers, and delivers the segments with events that are done when they have arrived. Offers all of
+whose segments other receivers have claimed are *stale*, and dropped later. There is no lock per router:
+each receiver has its own, and segments are claimed in one atomic step.
 
-Invariant: an offer is claimed, or in the queue of each of its receivers. A buffer is free, or belongs to
-one claimed segment and has users: the endpoint that received it, until it releases it, and messages that
-send it on, until these have been read. The copy into a buffer waits for the events of all former users, so
-a buffer may be released while kernels still read it. Where a segment is read in place, its message has
-these users.
+Invariant: a segment is claimed, or its offer is in the queue of each of its receivers. A buffer is free, or
+belongs to one claimed segment and has users: the endpoint that received it, until it releases it, and
+messages that send it on, until these have been read. The copy into a buffer waits for the events of all
+former users, so a buffer may be released while kernels still read it. Where a segment is read in place, its
+message has these users.
 
 A copy costs the host more than it takes a small packet to arrive. Buffers of small packets are therefore
 *neighbours* in memory; one copy fills several of them with consecutive segments, and they may wait for each
@@ -435,7 +435,7 @@ class Receiver:
         self._lock = threading.RLock()
         self.neighbours = 1
         if packet_bytes % _ALIGNMENT_BYTES == 0:
-            self.neighbours = max(1, min(buffers // 2, copy_bytes // packet_bytes))
+            self.neighbours = max(1, min(buffers // 3, copy_bytes // packet_bytes))
         self._free: deque[Slot] = deque()
         # On the host the buffer used last is in the cache, and others may never be needed. On a GPU that
         # buffer is likely to be read still. Neighbours are released, and filled again, one after the other.

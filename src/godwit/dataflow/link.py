@@ -610,9 +610,12 @@ class Message:
 
     def segment(self, number: int) -> Segment:
         """Return a segment, whose array is not set yet; an array without rows is one segment."""
-        begin, total = number * self.rows, self._total
-        end = min(begin + self.rows, total)
-        return Segment(None, begin, total, self._metadata, self._source, end - begin)
+        rows, total = self.rows, self._total
+        begin = number * rows
+        left = total - begin
+        return Segment(
+            None, begin, total, self._metadata, self._source, rows if rows < left else left
+        )
 
     def part(self, begin: int, end: int) -> Any:
         """Return some rows of the array, of which no segment has finished."""

@@ -627,13 +627,13 @@ class Receiver:
         and fills the free buffers itself (:meth:`request`). A sender waits for the end of its message,
         which is claimed as soon as it fits into the free buffers (:meth:`Offer.may_wait`).
         """
-        if self.neighbours == 1 or not self._arrived:
+        free = len(self._free)
+        if free >= self.neighbours or not self._arrived:
             return False
         try:
-            offer, free = self._offers[0][2], len(self._free)
+            return self._offers[0][2].may_wait(free)
         except IndexError:  # another thread has claimed it
             return False
-        return free < self.neighbours and offer.may_wait(free)
 
     def match(self, offers: Sequence[Offer] = ()) -> None:
         """Queue offers, and claim queued offers while buffers are free.
@@ -800,15 +800,19 @@ class Receiver:
             slot, segment.slot = segment.slot, None
         if slot is None:
             return
-        if self.neighbours > 1 and stream is None and self._may_record_late(segment, slot):
+        # Without an event if one may be recorded later; see Slot.after.
+        if (
+            self.neighbours > 1
+            and stream is None
+            and slot.users == 1
+            and not slot.read
+            and segment.message is None
+            and segment.has_arrived
+            and self.space.is_current()
+        ):
             slot.release(())
         else:
             slot.release((self.space.record_event(stream),))
-
-    def _may_record_late(self, segment: Segment, slot: Slot) -> bool:
-        """Return True if a release need not record an event; see :attr:`Slot.after`."""
-        is_only = slot.users == 1 and not slot.read and segment.message is None
-        return is_only and segment.has_arrived and self.space.is_current()
 
     def share(self, segment: Segment) -> Slot | Message | None:
         """Add a user to a segment's buffer, or to the message that it is read in place of; return that.

@@ -6,7 +6,8 @@
 
 Sections: copies (links, and routers from one to one, against the same copies made by plain
 cudaMemcpyAsync in one stream, packet by packet, in the same run: up, down, both at once, from GPU to GPU
-pushed and pulled; of ordinary memory, too; --packets 1,4,16: only in packets of so many megabytes), small
+pushed and pulled; of ordinary memory, too; --packets 1,4,16: only in packets of so many megabytes; clocks
+run from when workers are started, or, "running", from when a worker that runs already sends), small
 (messages of 4 KB between two endpoints, over a link and over a router: time a message when many follow each
 other, and a round trip), routers (the host's array to whoever is free, and to all), costs (of the calls
 that a message is made of, in the host's time), collectives (over links, and by NCCL, by size).

@@ -403,7 +403,7 @@ class Receiver:
     :param copy_bytes: segments are copied several at a time up to this size
     :param keep: keeps an array alive until an event is done
     :param on_first_request: called with the receiver at the first request
-    :ivar neighbours: number of slots of one stretch, the largest number of segments of one copy
+    :ivar neighbours: largest number of segments of one copy; if more than 1, all slots lie in one stretch
     """
 
     def __init__(
@@ -530,19 +530,17 @@ class Receiver:
             self.match()
 
     def _make_slots(self) -> list[Slot]:
-        """Return all buffers, in stretches of neighbours; the last stretch may be shorter."""
-        slots: list[Slot] = []
-        while len(slots) < self.buffers:
-            count = min(self.neighbours, self.buffers - len(slots))
-            stretch = Stretch(self.space, count * self.packet_bytes)
-            slots += [Slot(self, stretch, number * self.packet_bytes) for number in range(count)]
-        return slots
+        """Return all buffers: in one stretch, or in one each, whose memory may never be needed."""
+        packet = self.packet_bytes
+        if self.neighbours > 1:
+            stretch = Stretch(self.space, self.buffers * packet)
+            return [Slot(self, stretch, number * packet) for number in range(self.buffers)]
+        return [Slot(self, Stretch(self.space, packet), 0) for _ in range(self.buffers)]
 
     def _make_ready(self) -> None:
         """Make what copies need, before the sender waits for that."""
         self._lane = self.space.lane()
-        for slot in self._slots:
-            slot.stretch.allocate()
+        self._slots[0].stretch.allocate()
 
     @property
     def has_begun(self) -> bool:

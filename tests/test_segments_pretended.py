@@ -491,6 +491,30 @@ def test_segments_that_several_claim_at_once_are_claimed_once() -> None:
     assert offer.segments_left == 0
 
 
+def test_the_memory_of_the_last_segment_goes_with_its_link() -> None:
+    """Without the garbage collector: a loop ends by an exception, whose frames might keep it."""
+    with pretended_gpus(PEERS) as machine:
+        array = gpu_array(machine, 0, np.arange(64 * PACKET // 4, dtype=np.int32))
+
+        def receive(link: Any) -> int:
+            count = 0
+            for segment in link:
+                count += len(segment)
+            return count
+
+        gc.disable()
+        try:
+            for _ in range(3):
+                with gw.Context(["cuda:0", "cuda:1"]) as context:
+                    link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
+                    with link:
+                        link.send(array)
+                    assert receive(link) == len(array)
+            assert machine.calls["cudaMalloc"] == 1
+        finally:
+            gc.enable()
+
+
 _variable: ContextVar[str] = ContextVar("_variable", default="unset")
 
 

@@ -493,7 +493,9 @@ class Link:
                 pending = self.receive()
                 try:
                     segment = pending.wait() if stream is None else pending.wait_on(stream)
-                except EndOfLink:
+                except EndOfLink as end:
+                    # From Python 3.12 on, its frames lead to the caller's, whose last segment they keep.
+                    end.__traceback__ = None
                     return
                 del pending
             segment.has_arrived = True  # for the endpoint's stream, on which it is released

@@ -269,15 +269,16 @@ class Slot:
     :ivar segment: segment that it was taken for
     :ivar users: number of users: the endpoint that received the segment, and messages that send it on
     :ivar read: events of former users of this segment
+    :ivar recorded: events after which it may be overwritten; None if one must be recorded first
     :ivar several: of the last copy that filled this slot and others behind it, its array and theirs
     """
 
     __slots__ = (
-        "_after",
         "_view",
         "offset",
         "read",
         "receiver",
+        "recorded",
         "segment",
         "several",
         "stretch",
@@ -292,7 +293,7 @@ class Slot:
         self.segment: Segment | None = None
         self.users = 0
         self.read: tuple[Event, ...] = ()
-        self._after: tuple[Event, ...] | None = ()
+        self.recorded: tuple[Event, ...] | None = ()
         self.taken_s = 0.0  # for the trace
         self._view: Any = None  # the array of the last segment
         self.several: tuple[Any, list[Any]] | None = None
@@ -305,15 +306,10 @@ class Slot:
         filled with others, has no event yet. One that is recorded later in this stream stands for the
         release, too, so that one event is enough for all slots that one copy fills.
         """
-        if self._after is None:
+        if self.recorded is None:
             space = self.receiver.space
-            self._after = (space.record_event(space.stream),)
-        return self._after
-
-    @property
-    def is_unrecorded(self) -> bool:
-        """True if no event stands for its release yet."""
-        return self._after is None
+            self.recorded = (space.record_event(space.stream),)
+        return self.recorded
 
     def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
         """Return an array in its memory; mostly the same as the last time."""
@@ -337,13 +333,6 @@ class Slot:
             parts += [segment.slot.view(dtype, (segment.rows, *shape[1:])) for segment in segments]
         for segment, part in zip(segments, parts, strict=True):
             segment.array = part
-
-    def is_before(self, other: Slot) -> bool:
-        """Return True if the memory of another slot follows on its own."""
-        return (
-            other.stretch is self.stretch
-            and other.offset == self.offset + self.receiver.packet_bytes
-        )
 
     def hold(self) -> None:
         """Add a user, while another one stays."""
@@ -372,9 +361,9 @@ class Slot:
         if segment.message is not None:
             segment.message.release(events)
         elif segment.has_arrived:
-            self._after = events or None
+            self.recorded = events or None
         else:
-            self._after = (*segment.events, *events)
+            self.recorded = (*segment.events, *events)
         receiver._free.append(self)
         if (receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
@@ -748,12 +737,12 @@ class Receiver:
         most = 1
         if segments[0].rows * array.nbytes == self.packet_bytes * len(array):
             most = min(self.neighbours, message.at_once)  # all but the last fill their buffers
-        at = 0
+        packet, at = self.packet_bytes, 0
         while at < len(segments):
-            end = at + 1
-            while end < min(len(segments), at + most) and segments[end - 1].slot.is_before(
-                segments[end].slot
-            ):
+            end, last = at + 1, min(len(segments), at + most)
+            behind = segments[at].slot.offset + packet
+            while end < last and segments[end].slot.offset == behind:
+                behind += packet
                 end += 1
             yield segments[at:end]
             at = end
@@ -785,11 +774,11 @@ class Receiver:
         events: list[Event] = []
         recorded: tuple[Event, ...] = ()
         for segment in copied:
-            slot: Slot = segment.slot
-            if slot.is_unrecorded:
+            after = segment.slot.recorded
+            if after is None:
                 recorded = recorded or (self.space.record_event(self.space.stream),)
-            else:
-                events += slot.after
+            elif after:
+                events += after
         return (*events, *recorded)
 
     def give_back(self, segment: Segment, stream: Any) -> None:

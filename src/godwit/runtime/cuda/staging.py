@@ -59,9 +59,13 @@ from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.memory import Event
 
 PIECE_BYTES = 2 << 20
-"""Largest piece of a copy, and size of a slot: pieces of 1 MiB are 7 % slower, of 512 KiB 40 %."""
+"""Largest piece of a copy, and size of a slot: pieces of 1 MiB are 7 % slower, of 512 KiB 40 %.
+
+Also the size of a huge page. Pieces into host memory end at its multiples: of threads that touch a new page
+at once, each zeroes a whole one, and all but one have done so in vain.
+"""
 LEAST_PIECE_BYTES = 512 << 10
-"""Smallest piece of a copy that is larger: threads share it."""
+"""Smallest piece of a larger copy to a GPU: threads share it."""
 SLOTS = 2
 """Slots of a thread: one is filled or emptied while the other is on the bus."""
 MOST_THREADS = 16
@@ -161,7 +165,10 @@ def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
             nbytes, begin = load_word(copy + _NBYTES), load_word(copy + _CLAIMED)
             length = nbytes - begin
             if load_word(copy + _STATUS) == 0:
-                length = min(length, load_word(copy + _PIECE))
+                piece = load_word(copy + _PIECE)
+                if load_word(copy + _WAY) != Way.UP:
+                    piece -= (load_word(copy + _TO) + begin) % piece
+                length = min(length, piece)
             store_word(copy + _CLAIMED, begin + length)
             if begin + length == nbytes:
                 pool[place + _FIRST] = load_word(copy + _NEXT)
@@ -360,7 +367,7 @@ class StagedCopy:
         self._notes = [] if note is None else [note]
 
     def cut(self, piece_bytes: int) -> int:
-        """Set the size of pieces; return their number."""
+        """Set the largest size of pieces; return their number, or one less if the first is shorter."""
         self._words[_PIECE // 8] = piece_bytes
         return -(-self.nbytes // piece_bytes)
 
@@ -542,8 +549,11 @@ class StagingPool:
         if copy.nbytes == 0:
             copy.end(None)
             return
-        share = -(-copy.nbytes // len(self._slots))
-        pieces = copy.cut(min(self._piece_bytes, max(LEAST_PIECE_BYTES, share)))
+        piece_bytes = self._piece_bytes
+        if copy.way == Way.UP:
+            share = -(-copy.nbytes // len(self._slots))
+            piece_bytes = min(piece_bytes, max(LEAST_PIECE_BYTES, share))
+        pieces = copy.cut(piece_bytes)
         _submit(self._words, _queue_of(copy.way, copy.index), copy.address, pieces, self._bell)
 
     def _order(self) -> None:

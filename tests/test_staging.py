@@ -30,7 +30,8 @@ needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {dri
 
 @pytest.fixture(params=range(3))
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Two GPUs, and a pool of three threads with small slots."""
+    """Two GPUs, and a pool of three threads with small slots, of which one, two or all fill them."""
+    monkeypatch.setattr(staging, "MOST_FILLING", 1 + request.param)
     monkeypatch.setattr(staging, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", PIECE // 4)
     monkeypatch.setattr(config, "thread_count", lambda: 3)

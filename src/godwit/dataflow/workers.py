@@ -131,7 +131,9 @@ class Workers:
             raise TopologyError(f"{endpoint} is a router, which has no worker")
         if not callable(function):
             raise InputError(f"a worker must be a function, got {shown(function)}")
-        before = [end.space.record_current() for end in self._context.endpoints]
+        recorded = [end.space.record_current() for end in self._context.endpoints]
+        # Asked here, since two threads that call CUDA in turn wait for each other.
+        before = [event for event in recorded if not event.done()]
         # With the lock, so that the end of the block joins it, and its endpoint is not abandoned.
         with self._lock:
             if not self._is_open:

@@ -275,7 +275,11 @@ def test_each_launch_has_its_results_gathered_behind_it(
             (lambda: gw.bfs(long, 1, results="cuda").distance, gw.bfs(deep, 1).distance),
             (lambda: gw.connected_components(placed, **options).label,
              gw.connected_components(graph).label),
-            (lambda: gw.pagerank(placed, **options).rank, gw.pagerank(graph).rank),
+            *(
+                (lambda limit=limit: gw.pagerank(placed, max_iterations=limit, **options).rank,
+                 gw.pagerank(graph, max_iterations=limit).rank)
+                for limit in (3, 4)
+            ),
         ]  # fmt: skip
         for ask, wanted in asked:
             for number in range(2):

@@ -400,7 +400,8 @@ class Arrival:
     def begin(self) -> Self:
         """Allocate an array, as nothing is while kernels run."""
         gpu, delivery = self._location.gpu, self._delivery
-        self._is_started = False
+        self._is_started, self._result = False, None
+        self._scratch.close()  # of an array that was not finished
         if gpu is not None:
             self._result = self._location.empty(delivery.count, self._conversion.result_dtype)
             if delivery.count:

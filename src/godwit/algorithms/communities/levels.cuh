@@ -34,6 +34,7 @@ enum LevelPhase : u32 {
     MOVE_LIST,    // list them
     MOVE_DECIDE,  // vertices of a class choose, and neighbours of those that moved before become active
     MOVE_ADD,      // the next batch of long rows
+    MOVE_CHOOSE,   // vertices of long rows with many communities choose
     MOVE_TAKE,     // vertices move
     GROUP_CLEAR,   // aggregation.cuh
     GROUP_MARK,    // find the names that occur
@@ -79,7 +80,7 @@ enum LevelState : u32 {
     BIGS          // result: communities that have such tables
 };
 
-enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND };
+enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND, UNDECIDED };
 
 using Sum = WeightSum;  // of all weights, too
 
@@ -133,11 +134,15 @@ struct Listed : ListedIn<ONE_WAY> {
     Sum mass;
 };
 
-// What blocks have found of a long row: all of it, once all of its chunks are done.
+// What blocks have found of a long row. The one of its first chunk has sums; where many slots are used, each `used`
+// list is divided like the arcs, and the parts have the best community of each.
 struct LongRow {
     u64 extra;
-    u32 done;
-    u32 used;
+    u32 done;  // chunks, and then parts
+    u32 used;  // slots
+    double score;
+    u32 label;
+    u32 padding;
 };
 
 // A community with a table in global memory: by dense number if it has a slot for each, else a hash table.
@@ -179,7 +184,7 @@ struct Arguments {
     u32 *arena_keys;      // tables of long rows, with `block_slots` / 2 slots for each chunk
     Sum *arena_sums;      // all empty between supersteps
     u32 *arena_used;      // slots that are taken, in any order; half as many for each chunk
-    LongRow *arena_rows;  // by first chunk of the row
+    LongRow *arena_rows;  // by chunk
     Schedule::Row *long_rows;
     Schedule::Row *in_long_rows;
     LevelCounters *counters;

@@ -66,7 +66,7 @@ _WARP_SLOTS = 512
 _MOST_HUGE = 32
 _MOST_BINS = 5 * MOST_CLASSES
 _COUNTERS_BYTES = 6 * 8 + 6 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
-_LONG_ROW_STATE_BYTES = 16
+_LONG_ROW_STATE_BYTES = 32
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
 _MOST_ARCS_OF_CORES = 1 << 22
@@ -84,11 +84,11 @@ class Phase(IntEnum):
 
     (
         FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_ADD,
-        MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
+        MOVE_CHOOSE, MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
         JOIN_COUNT, JOIN_LAYOUT, JOIN_PLACES, JOIN_MEMBERS, JOIN_ROWS, JOIN_BIGS, JOIN_END,
         RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_LINKED, SPLIT_JOIN,
         SPLIT_NAME,
-    ) = range(29)  # fmt: skip
+    ) = range(30)  # fmt: skip
 
 
 class Word(IntEnum):
@@ -103,7 +103,7 @@ class Word(IntEnum):
 class Count(IntEnum):
     """Indices of the counts of a block: ``LevelCount`` of the kernel."""
 
-    VISITED, MOVES, NAMES, BOUND = range(4)
+    VISITED, MOVES, NAMES, BOUND, UNDECIDED = range(5)
 
 
 def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:

@@ -6,9 +6,9 @@
 // In MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that moved become active, as
 // seen before this class moves; in MOVE_TAKE it moves. Weights are added up by community in registers for TINY rows,
 // and else in hash tables in shared memory: of a warp, of a group of warps, or of a block. LONG rows are divided
-// into chunks, which blocks add up in shared memory, then to tables in global memory, the arena; the block that
-// ends the last chunk of a row compares its communities. Where the arena has no room for all long rows of a class,
-// they come in batches (MOVE_ADD). The weight to the vertex' own community, and to that of its first neighbour,
+// into chunks, which blocks add up in shared memory, then to tables in global memory, the arena. The block that ends
+// the last chunk of a row compares its communities; where they are many, all blocks do so together (MOVE_CHOOSE).
+// Where the arena has no room for all long rows of a class, they come in batches (MOVE_ADD). The weight to the vertex' own community, and to that of its first neighbour,
 // which most neighbours may have, are added up in registers: all threads would wait for one slot.
 //
 // Tables in shared memory are empty between two rows: who reads a slot clears it.
@@ -339,17 +339,45 @@ struct Moves : Level {
                         slots_for(arcs)};
     }
 
+    // The table in the arena of a long row, by its first chunk in the batch.
+    __device__ __forceinline__ SumTable table_of_long(u64 chunk, const Listed &listed) const {
+        const u64 first = chunk * 2 * chunk_arcs();
+        return SumTable{arguments.arena_keys + first, arguments.arena_sums + first,
+                        slots_for(listed.arcs)};
+    }
+    // Compare the communities in the slots [first, end) of the list of those that a long row uses; return the best to
+    // the first warp. All threads of the block come.
+    __device__ __forceinline__ Candidate block_best(u64 chunk, const Listed &listed, u32 first,
+                                                    u32 end) const {
+        const u32 *used = arguments.arena_used + chunk * chunk_arcs();
+        warp_tell({take_slots(table_of_long(chunk, listed), visitor(listed), first + threadIdx.x,
+                              end, blockDim.x, [&](u32 i) { return load_system(used + i); }),
+                   0});
+        __syncthreads();
+        return warp_id() == 0 ? warp_hear(0, blockDim.x / WARP).best : no_candidate();
+    }
+    // The vertex of a long row chooses, given its best community, and the row is forgotten.
+    __device__ __forceinline__ void thread_decide_long(LongRow *row, u32 place,
+                                                       const Listed &listed,
+                                                       const Candidate &best) const {
+        const Choice choice{best, static_cast<Sum>(load_system(&row->extra))};
+        arguments.chosen[place] =
+            stays(listed) ? NO_LABEL : decision(listed, visitor(listed), choice);
+        store_system(&row->extra, u64{0});
+        store_system(&row->used, 0u);
+        store_system(&row->done, 0u);
+    }
+
     // Add a chunk of a long row, which the block has added up, to the row's table in the arena; who ends the last
-    // chunk chooses. `part` has half of the slots of shared memory at most: the others take a list.
+    // chunk chooses, unless MOVE_CHOOSE does. `part` has half of the slots of shared memory at most: the others take a
+    // list.
     __device__ __forceinline__ void block_add_chunk(const Units &now, u32 place,
                                                     const Listed &listed, const SumTable &part,
                                                     Sum extra) const {
         const u64 chunk = arguments.chunks[place] - now.chunk;
         LongRow *row = arguments.arena_rows + chunk;
         u32 *used = arguments.arena_used + chunk * chunk_arcs();
-        const u64 first = chunk * 2 * chunk_arcs();
-        const SumTable all{arguments.arena_keys + first, arguments.arena_sums + first,
-                           slots_for(listed.arcs)};
+        const SumTable all = table_of_long(chunk, listed);
         u32 *list = part.keys + arguments.block_slots / 2;
         for (u32 slot = threadIdx.x; slot < part.slots; slot += blockDim.x) {
             const u32 name = load_system(part.keys + slot);
@@ -378,18 +406,50 @@ struct Moves : Level {
         }
         __syncthreads();
         if (shared.begin < chunks_of(listed.arcs)) return;
-        const Visitor at = visitor(listed);
-        warp_tell({take_slots(all, at, threadIdx.x, load_system(&row->used), blockDim.x,
-                              [&](u32 i) { return load_system(used + i); }),
-                   0});
-        __syncthreads();
-        if (warp_id() != 0) return;
-        Choice choice = warp_hear(0, blockDim.x / WARP);
-        if (lane_id() != 0) return;
-        choice.extra = static_cast<Sum>(load_system(&row->extra));
-        arguments.chosen[place] = stays(listed) ? NO_LABEL : decision(listed, at, choice);
-        *row = LongRow{0, 0, 0};
+        const u32 count = load_system(&row->used);
+        if (count > FEW_PARTS * chunk_arcs()) {
+            if (warp_id() == 0) warp_count(block, UNDECIDED, lane_id() == 0);
+            if (threadIdx.x == 0) store_system(&row->done, 0u);
+            return;
+        }
+        const Candidate best = block_best(chunk, listed, 0, count);
+        if (threadIdx.x == 0) thread_decide_long(row, place, listed, best);
     }
+    // Choose for the long rows of a batch that have not chosen: a block takes as many used slots as a chunk has arcs,
+    // and who ends the last part of a row compares all parts.
+    __device__ __forceinline__ void block_choose_long(const Units &now) const {
+        for (u32 unit = team.block; unit < now.chunks; unit += team.blocks) {
+            const u32 place = lists().warp_place_of(now, now.chunk + unit);
+            const u64 chunk = arguments.chunks[place] - now.chunk;
+            LongRow *row = arguments.arena_rows + chunk;
+            const u32 first = static_cast<u32>(unit - chunk) * chunk_arcs();
+            // The rows that have chosen use none. Those that have not are not forgotten before all parts are done.
+            const u32 count = load_system(&row->used);
+            if (first >= count) continue;
+            const Listed listed = arguments.listed[place];
+            Candidate best = block_best(chunk, listed, first, min(count, first + chunk_arcs()));
+            if (warp_id() == 0) {
+                u32 done = 0;
+                if (lane_id() == 0) {
+                    store_system(&arguments.arena_rows[unit].score, best.score);
+                    store_system(&arguments.arena_rows[unit].label, best.label);
+                    __threadfence();
+                    done = atomicAdd(&row->done, 1u) + 1;
+                    __threadfence();
+                }
+                const u32 parts = (count + chunk_arcs() - 1) / chunk_arcs();
+                if (__shfl_sync(FULL_WARP, done, 0) == parts) {
+                    best = no_candidate();
+                    for (u32 part = lane_id(); part < parts; part += WARP)
+                        best.take(load_system(&row[part].score), load_system(&row[part].label));
+                    best = warp_best(best);
+                    if (lane_id() == 0) thread_decide_long(row, place, listed, best);
+                }
+            }
+            __syncthreads();
+        }
+    }
+    static constexpr u32 FEW_PARTS = 4;  // of a chunk's size, that a block compares alone
 
     // Visit chunks of long rows, rows of a block, and groups of rows, which blocks claim one by one.
     __device__ __forceinline__ void block_visit_large(const Units &now) const {
@@ -587,7 +647,7 @@ struct Moves : Level {
             arguments.arena_sums[slot] = 0;
         }
         for (u64 row = team.thread(); row < arguments.arena_chunks; row += team.threads())
-            arguments.arena_rows[row] = LongRow{0, 0, 0};
+            arguments.arena_rows[row] = LongRow{};
         lists().team_begin(team);
         const u64 rest = u64{arguments.count} + threadIdx.x;
         if (team.block == 0 && rest < (u64{arguments.count} + 3) / 4 * 4)
@@ -641,6 +701,10 @@ struct Moves : Level {
                 if (phase == MOVE_DECIDE && !REFINES) team_activate(lists().units_of(before));
                 break;
             }
+            case MOVE_CHOOSE:
+                block_choose_long(
+                    lists().batch_of(which, block.state[LONG_BEGIN], block.state[LONG_END]));
+                break;
             case MOVE_TAKE:
                 team_take(lists().units_of(which));
                 break;
@@ -698,6 +762,9 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             }
             [[fallthrough]];
         case MOVE_ADD:
+            if (sums.counts[UNDECIDED]) return MOVE_CHOOSE;
+            [[fallthrough]];
+        case MOVE_CHOOSE:
             thread_next_batch(arguments, state);
             return state[LONG_END] > state[LONG_BEGIN] ? MOVE_ADD : MOVE_TAKE;
         default:  // MOVE_TAKE

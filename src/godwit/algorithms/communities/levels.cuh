@@ -234,10 +234,13 @@ struct SumTable {
         store_system(keys + slot, NO_LABEL);
         store_system(sums + slot, Sum(0));
     }
+    // The first slot that may have a key.
+    __device__ __forceinline__ u32 slot_of(u32 key) const {
+        return static_cast<u32>(u64{key * 0x9e3779b1u} * slots >> 32);
+    }
     // Add to the sum of a key; return its slot, and in `is_first` whether the key was not there.
     __device__ __forceinline__ u32 add(u32 key, Sum weight, bool &is_first) const {
-        for (u32 slot = static_cast<u32>(u64{key * 0x9e3779b1u} * slots >> 32);;
-             slot = slot + 1 == slots ? 0 : slot + 1) {
+        for (u32 slot = slot_of(key);; slot = slot + 1 == slots ? 0 : slot + 1) {
             u32 there = load_system(keys + slot);
             is_first = false;
             if (there == NO_LABEL) {
@@ -248,6 +251,27 @@ struct SumTable {
                 atomicAdd(sums + slot, weight);
                 return slot;
             }
+        }
+    }
+    // Do so for some keys, without waiting for one after the other; NO_LABEL stands for none.
+    template <u32 KEYS>
+    __device__ __forceinline__ void add(const u32 (&key)[KEYS], const Sum (&weight)[KEYS],
+                                        u32 (&slot)[KEYS], bool (&is_first)[KEYS]) const {
+        u32 there[KEYS];
+#pragma unroll
+        for (u32 i = 0; i < KEYS; i++) {
+            slot[i] = slot_of(key[i]);
+            there[i] = NO_LABEL;
+            if (key[i] != NO_LABEL) there[i] = atomicCAS(keys + slot[i], NO_LABEL, key[i]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < KEYS; i++) {
+            is_first[i] = key[i] != NO_LABEL && there[i] == NO_LABEL;
+            if (key[i] == NO_LABEL) continue;
+            if (is_first[i] || there[i] == key[i])
+                atomicAdd(sums + slot[i], weight[i]);
+            else
+                slot[i] = add(key[i], weight[i], is_first[i]);
         }
     }
     __device__ __forceinline__ bool add(u32 key, Sum weight) const {

@@ -213,15 +213,13 @@ struct Moves : Level {
             for (u32 i = 0; i < BATCH; i++)
                 slot[i] = base + i * step < end ? slot_of(base + i * step) : NO_LABEL;
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++)
+            for (u32 i = 0; i < BATCH; i++) {  // empty slots have the sum 0
                 name[i] = slot[i] != NO_LABEL ? load_system(table.keys + slot[i]) : NO_LABEL;
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                weight[i] = 0;
-                if (name[i] == NO_LABEL) continue;
-                weight[i] = load_system(table.sums + slot[i]);
-                table.clear(slot[i]);
+                weight[i] = slot[i] != NO_LABEL ? load_system(table.sums + slot[i]) : Sum(0);
             }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (name[i] != NO_LABEL) table.clear(slot[i]);
             thread_compare(at, name, weight, best);
         }
         return best;
@@ -379,13 +377,23 @@ struct Moves : Level {
         u32 *used = arguments.arena_used + chunk * chunk_arcs();
         const SumTable all = table_of_long(chunk, listed);
         u32 *list = part.keys + arguments.block_slots / 2;
-        for (u32 slot = threadIdx.x; slot < part.slots; slot += blockDim.x) {
-            const u32 name = load_system(part.keys + slot);
-            if (name == NO_LABEL) continue;
-            bool is_first;
-            const u32 where = all.add(name, load_system(part.sums + slot), is_first);
-            part.clear(slot);
-            if (is_first) store_system(list + atomicAdd(&shared.written, 1u), where);
+        for (u32 base = threadIdx.x; base < part.slots; base += BATCH * blockDim.x) {
+            u32 name[BATCH], where[BATCH];
+            Sum weight[BATCH];
+            bool is_first[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u32 slot = base + i * blockDim.x;
+                name[i] = slot < part.slots ? load_system(part.keys + slot) : NO_LABEL;
+                weight[i] = 0;
+                if (name[i] == NO_LABEL) continue;
+                weight[i] = load_system(part.sums + slot);
+                part.clear(slot);
+            }
+            all.add(name, weight, where, is_first);
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (is_first[i]) store_system(list + atomicAdd(&shared.written, 1u), where[i]);
         }
         extra = warp_total(extra);
         if (lane_id() == 0 && extra) atomicAdd(&row->extra, static_cast<u64>(extra));
@@ -449,7 +457,7 @@ struct Moves : Level {
             __syncthreads();
         }
     }
-    static constexpr u32 FEW_PARTS = 4;  // of a chunk's size, that a block compares alone
+    static constexpr u32 FEW_PARTS = 2;  // of a chunk's size, that a block compares alone
 
     // Visit chunks of long rows, rows of a block, and groups of rows, which blocks claim one by one.
     __device__ __forceinline__ void block_visit_large(const Units &now) const {

@@ -213,6 +213,7 @@ class GpuSteps:
         self._poll = poll
         self._location = location
         self._cores: Cores | None = None
+        self._entered: GpuLevel | None = None
         self.visits = self.rounds = 0
         self.seconds: dict[str, float] = {}
         directions = 2 if scores.one_way else 1
@@ -307,6 +308,9 @@ class GpuSteps:
 
     def _enter(self, level: GpuLevel) -> None:
         """Point to the rows of a level, and reserve tables for its hubs."""
+        if level is self._entered:
+            return
+        self._entered = level
         struct = self._arguments
         for name, pointer in level.members.items():
             struct[name] = pointer
@@ -331,6 +335,7 @@ class GpuSteps:
 
     def _measure(self, level: GpuLevel, state: Array) -> None:
         level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
+        self._entered = None  # tables depend on it
 
     def _moves(self, level: GpuLevel, rounds: int, *, refines: bool) -> None:
         self._word = first_word(self._word)

@@ -533,17 +533,20 @@ struct Moves : Level {
         }
     }
 
-    // Visit rows of a thread.
+    // Visit rows of a thread. The first warps to do so are those that have none of the rows of a warp, or fewer.
     __device__ __forceinline__ void team_visit_tiny(const Units &now) const {
-        const u32 begin = now.begins[ROW_TINY], rows = now.rows(ROW_TINY);
-        team_each_lane(rows, [&](u32 row, bool is_there) {
+        const u64 warps = team.warps(), taken = now.rows(ROW_WARP) % warps;
+        const u64 first = (team.warp() + warps - taken) % warps, end = now.begins[ROW_TINY + 1];
+        for (u64 base = now.begins[ROW_TINY] + first * WARP; base < end; base += warps * WARP) {
+            const u64 place = base + lane_id();
             Listed listed{};
-            if (is_there) listed = arguments.listed[begin + row];
+            if (place < end) listed = arguments.listed[place];
             const bool are_least = __all_sync(FULL_WARP, listed.arcs <= TINY_ARCS / 2);
-            if (!is_there) return;
-            arguments.chosen[begin + row] =
-                are_least ? thread_choose<TINY_ARCS / 2>(listed) : thread_choose<TINY_ARCS>(listed);
-        });
+            if (place < end)
+                arguments.chosen[place] = are_least ? thread_choose<TINY_ARCS / 2>(listed)
+                                                    : thread_choose<TINY_ARCS>(listed);
+            __syncwarp();
+        }
     }
 
     __device__ __forceinline__ void block_decide(const Units &now) const {

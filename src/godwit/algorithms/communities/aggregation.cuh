@@ -515,7 +515,7 @@ __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u
     switch (phase) {
         case GROUP_COUNT:
             state[FOUND] = sums.counts[NAMES];
-            return arguments.counts_only || state[FOUND] == arguments.count ? STOP : GROUP_NUMBER;
+            return state[FOUND] == arguments.count ? STOP : GROUP_NUMBER;
         case GROUP_NUMBER:
             return STOP;
         case JOIN_LAYOUT:

@@ -221,8 +221,6 @@ struct Arguments {
     u32 loops;    // times that arcs from a vertex to itself count
     u32 is_unit;  // masses are 1
     u32 lifts;    // communities go to the next level, not down from it
-    u32 counts_only;
-    u32 padding;
 };
 
 struct SumTable {

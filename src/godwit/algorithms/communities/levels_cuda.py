@@ -48,7 +48,6 @@ _POINTERS = (
 )  # fmt: skip
 _NUMBERS = (
     "count", "above_count", "names", "classes", "block_slots", "loops", "is_unit", "lifts",
-    "counts_only", "padding",
 )  # fmt: skip
 ARGUMENTS = np.dtype(
     [
@@ -214,6 +213,7 @@ class GpuSteps:
         self._location = location
         self._cores: Cores | None = None
         self._entered: GpuLevel | None = None
+        self._numbered: tuple[GpuLevel, bool, int] | None = None  # by the latest run
         self.visits = self.rounds = 0
         self.seconds: dict[str, float] = {}
         directions = 2 if scores.one_way else 1
@@ -296,6 +296,7 @@ class GpuSteps:
 
     def _run(self, phase: Phase, state: Any = ()) -> Array:
         """Run phases from one on; return the state at the end."""
+        self._numbered = None
         poll = self._poll
         if poll is not None:
             poll.before = self.visits
@@ -387,16 +388,20 @@ class GpuSteps:
         if isinstance(level, Level):
             with self._on_cores() as cores:
                 return cores.count_communities(level)
-        return self._count(level, "", counts_only=True)
+        return self._count(level, parts=False)
 
-    def _count(self, level: GpuLevel, prefix: str, *, counts_only: bool) -> int:
-        struct = self._arguments
+    def _count(self, level: GpuLevel, *, parts: bool) -> int:
+        """Number the communities, or parts, of a level, and return how many there are."""
+        if self._numbered is not None and self._numbered[:2] == (level, parts):
+            return self._numbered[2]
+        struct, prefix = self._arguments, "part_" if parts else ""
         self._enter(level)
         struct["group"] = struct["part" if prefix else "label"]
         struct["group_total"] = struct[f"{prefix}total"]
         struct["in_group_total"] = struct[f"in_{prefix}total"]
-        struct["counts_only"] = counts_only
-        return int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
+        found = int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
+        self._numbered = level, parts, found
+        return found
 
     def aggregate(self, level: GpuLevel | Level, *, parts: bool = False) -> GpuLevel | Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
@@ -433,7 +438,7 @@ class GpuSteps:
         return Level(rows, masses, level.arcs, level.bound)
 
     def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
-        count = self._count(level, "part_" if parts else "", counts_only=False)
+        count = self._count(level, parts=parts)
         if count == level.vertex_count:
             return None
         struct, number = self._arguments, level.number + 1

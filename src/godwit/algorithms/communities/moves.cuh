@@ -415,7 +415,7 @@ struct Moves : Level {
         __syncthreads();
         if (shared.begin < chunks_of(listed.arcs)) return;
         const u32 count = load_system(&row->used);
-        if (count > FEW_PARTS * chunk_arcs()) {
+        if (count > chunk_arcs()) {
             if (warp_id() == 0) warp_count(block, UNDECIDED, lane_id() == 0);
             if (threadIdx.x == 0) store_system(&row->done, 0u);
             return;
@@ -457,7 +457,6 @@ struct Moves : Level {
             __syncthreads();
         }
     }
-    static constexpr u32 FEW_PARTS = 2;  // of a chunk's size, that a block compares alone
 
     // Visit chunks of long rows, rows of a block, and groups of rows, which blocks claim one by one.
     __device__ __forceinline__ void block_visit_large(const Units &now) const {

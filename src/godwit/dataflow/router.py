@@ -83,6 +83,7 @@ class Router(Endpoint):
         self._is_output = False
         self._lock = threading.Lock()
         self._outputs = ends_out
+        self._inputs = ends_in
         self._out_of: dict[Endpoint, Link] = {}
         for end in ends_out:
             link = Link.of_router(self, end, _of(packet_bytes, end), _of(buffers, end), copies)
@@ -103,6 +104,22 @@ class Router(Endpoint):
                 for out in end._senders:
                     end._senders[out] += 1
         context.add_router(self)
+
+    def copy_bytes_to(self, target: Endpoint) -> int:
+        """Return the size up to which small packets are copied several at a time; 0 if they are not."""
+        return max((end.copy_bytes_to(target) for end in self._inputs), default=0)
+
+    @property
+    def has_one_receiver(self) -> bool:
+        """True if it has one output; another one could have what that takes ahead."""
+        return len(self._outputs) == 1
+
+    @property
+    def asks_by_message(self) -> bool:
+        """True if all segments of a message go the same way: the policy is asked for one of them."""
+        return self.policy.by_message and all(
+            end.asks_by_message for end in self._outputs if isinstance(end, Router)
+        )
 
     def _reach(self, source: Endpoint) -> tuple[Endpoint, ...]:
         """Return the outputs that an input may send to; all for a router, which forwards any segment."""

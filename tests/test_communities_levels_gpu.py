@@ -59,8 +59,7 @@ def rows_of_all_lengths(lengths: list[int], *, directed: bool) -> Graph:
 @pytest.fixture
 def few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer levels are small: 1024 supersteps a round take long, and cores take over those levels."""
-    for module in (levels, levels_cuda):
-        monkeypatch.setattr(module, "SMALL_VERTICES", 16)
+    monkeypatch.setattr(levels, "SMALL_VERTICES", 16)
 
 
 def test_small_levels_have_all_classes() -> None:
@@ -73,8 +72,7 @@ def test_levels_of_any_size(monkeypatch: pytest.MonkeyPatch, method: Method) -> 
     graph = gw.generators.road(20, seed=3)
     one_way = gw.generators.rmat(7, 5, seed=2, symmetrize=False, weights=(0, 3))
     for small in (0, 5, 40):
-        for module in (levels, levels_cuda):
-            monkeypatch.setattr(module, "SMALL_VERTICES", small)
+        monkeypatch.setattr(levels, "SMALL_VERTICES", small)
         with emulated_gpus(1):
             check(method, graph, "cuda:0")
             check(method, one_way, "cuda:0")

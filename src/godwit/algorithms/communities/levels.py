@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.communities import cpu
+from godwit.algorithms.communities import cpu, serial
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import SMALL_ARCS, require_memory
 from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
@@ -27,8 +27,10 @@ LABEL_CLASSES = 64
 """Classes of a round where rows are long, and of label propagation."""
 SMALL_VERTICES = 1 << 16
 """Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
-_BRIEF_WORK = 10_000
-"""Vertices and arcs of a level below which all of its rounds together take a millisecond or so."""
+SERIAL_ARCS = 1 << 22
+"""Arcs up to which a level above the first, of no more than SMALL_VERTICES, is one thread's (serial.py)."""
+_BRIEF_WORK = 100_000
+"""Vertices and arcs of a level below which all of its rounds together take a few milliseconds."""
 MOST_ROUNDS = 32
 LAST_MOVES = 256
 """A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
@@ -49,10 +51,11 @@ class HasVertices(Protocol):
 class Level:
     """A graph whose vertices have a mass, or two.
 
-    :param rows: arcs, both directions of each edge
+    :param rows: arcs, both directions of each edge; of vertices that have none, the last may be left out
     :param mass: int64 (n), and the same for in-arcs; the second is empty where there is one mass
     :param arcs: number of arcs
     :param bound: of the first level its number of arcs, else that of the level below, which is no less
+    :param is_serial: one thread moves and joins its vertices
     :ivar above: the vertex of the next level of each vertex, once there is that level
     """
 
@@ -60,12 +63,18 @@ class Level:
     mass: tuple[Array, Array]
     arcs: int
     bound: int
+    is_serial: bool = False
     above: Array | None = None
 
     @property
     def vertex_count(self) -> int:
         """Number of vertices, n."""
         return len(self.mass[0])
+
+    @property
+    def row_count(self) -> int:
+        """Number of vertices that have rows; those after them have no arcs."""
+        return len(self.rows.begins)
 
     @property
     def ids(self) -> np.dtype[Any]:
@@ -128,7 +137,8 @@ class Cores:
 
     def _threads_for(self, level: Level) -> int:
         is_small = level.vertex_count < LABEL_CLASSES * cpu.ALONE_VERTICES
-        return 1 if is_small or level.arcs < SMALL_ARCS else self._threads
+        is_small |= level.is_serial or level.arcs < SMALL_ARCS
+        return 1 if is_small else self._threads
 
     def _next_seed(self) -> np.uint64:
         """Return another seed at each call."""
@@ -190,6 +200,9 @@ class Cores:
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
+        if level.is_serial:
+            self._move_serially(level, rounds)
+            return
         n, rows = level.vertex_count, level.rows
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
@@ -200,10 +213,26 @@ class Cores:
             n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
         )  # fmt: skip
 
+    def _move_serially(self, level: Level, rounds: int) -> None:
+        tallies = np.zeros(4, np.int64)
+        active = np.append(level.rows.ends > level.rows.begins, False).view(np.uint8)
+        self._run(
+            serial.move_vertices, level, *level.rows, level.mass, self.label, self._total, active,
+            self._sums[0], self._touched[0], self._factor, self._next_seed(), rounds,
+            level.row_count // LAST_MOVES, tallies, tallies=tallies,
+        )  # fmt: skip
+
     def refine(self, level: Level) -> None:
         """Divide the communities of a level into connected parts."""
         n = level.vertex_count
         self._part = np.arange(n, dtype=level.ids)
+        if level.is_serial:
+            self._run(
+                serial.refine_communities, level, *level.rows, level.mass, self.label, self._total,
+                self._sums[0], self._touched[0], self._factor, self._next_seed(), self._part,
+                _copies(level.mass), np.zeros(level.row_count, np.uint8),
+            )  # fmt: skip
+            return
         self._run(
             cpu.refine_communities, level, *level.rows, level.mass, self.label, self._total,
             *self._scratch(level, np.ones(n, np.uint8), cpu.MOST_CLASSES), self._part,
@@ -217,6 +246,8 @@ class Cores:
     def aggregate(self, level: Level, *, parts: bool = False) -> Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
         label = self._part if parts else self.label
+        if level.is_serial:
+            return self._aggregate_serially(level, label)
         n, ids = level.vertex_count, level.ids
         present = np.zeros(n, bool)
         present[label] = True
@@ -237,21 +268,53 @@ class Cores:
         )  # fmt: skip
         rows = cpu.Rows(begins, ends, targets[: used[0]], weights[: used[0]])
         level.above = above
+        arcs = sum(written)
         return Level(
             cpu.Rows(*map(frozen, rows)),
             (frozen(mass[0]), frozen(mass[1])),
-            sum(written),
+            arcs,
             level.arcs,
+            is_serial(count, arcs),
+        )
+
+    def _aggregate_serially(self, level: Level, label: Array) -> Level | None:
+        n, rows, ids = level.vertex_count, level.row_count, level.ids
+        begins, ends = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        targets, weights = np.empty(level.arcs, ids), np.empty(level.arcs, np.int64)
+        above = np.empty(n, ids)
+        mass = tuple(np.empty(len(one), np.int64) for one in level.mass)
+        counts = np.zeros(3, np.int64)
+        self._run(
+            serial.aggregate, level, *level.rows, level.mass, label, np.zeros(rows + 1, ids),
+            np.empty(rows, ids), self._sums[0], self._touched[0], above, begins, ends, targets, weights,
+            mass, counts,
+        )  # fmt: skip
+        count, with_rows, arcs = counts.tolist()
+        if count == n:
+            return None
+        level.above = above
+        kept = cpu.Rows(begins[:with_rows], ends[:with_rows], targets[:arcs], weights[:arcs])
+        return Level(
+            cpu.Rows(*map(frozen, kept)),
+            (frozen(mass[0][:count]), frozen(mass[1][:count])),
+            arcs,
+            level.arcs,
+            True,
         )
 
     def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
         old, (low, high) = self.label, (level, above) if lifts else (above, level)
-        n = high.vertex_count
-        self.label = np.empty(n, high.ids)
+        # Vertices without rows are communities of their own, and the last ones of both levels.
+        apart = level.vertex_count - level.row_count
+        n, names = high.vertex_count - apart, low.vertex_count - apart
+        self.label = np.empty(n + apart, high.ids)
+        self.label[n:] = np.arange(n, n + apart)
         self._total = _zeros_like(high.mass)
+        for total, mass in zip(self._total, high.mass, strict=True):
+            total[n:] = mass[n:]
         self._run(
-            cpu.rename_communities, level, old, self.vertices_above(level), lifts,
-            np.full(low.vertex_count, n, high.ids), self.label, high.mass, self._total,
+            cpu.rename_communities, level, old[:names], self.vertices_above(level), lifts,
+            np.full(names, n, high.ids), self.label[:n], high.mass, self._total,
         )  # fmt: skip
 
     def lift(self, level: Level, above: Level) -> None:
@@ -309,6 +372,11 @@ def _zeros_like(mass: tuple[Array, Array]) -> tuple[Array, Array]:
 def first_word(seed: int) -> int:
     """Return the seed of the first rounds of a run: 64 bits."""
     return (seed + _NEXT_SEED) % 2**64
+
+
+def is_serial(vertices: int, arcs: int) -> bool:
+    """Return True if a level above the first is one thread's, on a computer with a GPU as without."""
+    return vertices <= SMALL_VERTICES and arcs <= SERIAL_ARCS
 
 
 def class_count(vertices: int, arcs: int, most: int) -> int:

@@ -19,11 +19,11 @@ from godwit.algorithms.communities.cuda_summary import require_short_labels
 from godwit.algorithms.communities.levels import (
     LAST_MOVES,
     MOST_ROUNDS,
-    SMALL_VERTICES,
     Cores,
     Level,
     class_count,
     first_word,
+    is_serial,
 )
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
@@ -68,8 +68,6 @@ _COUNTERS_BYTES = 6 * 8 + 6 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
 _LONG_ROW_STATE_BYTES = 32
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
-_MOST_ARCS_OF_CORES = 1 << 22
-"""Limit of the arcs of a level that cores take over."""
 _MOST_ARENA_BYTES = 1 << 26
 """Upper limit of the tables of long rows, unless one alone is larger; rounds begin with their clearing."""
 _JOINED = ("members", "member_counts", "member_ends", "dense", "sparse", "block_list", "old")
@@ -409,7 +407,7 @@ class GpuSteps:
             with self._on_cores() as cores:
                 return cores.aggregate(level, parts=parts)
         above = self._aggregated(level, parts=parts)
-        if above is None or above.vertex_count > SMALL_VERTICES or above.arcs > _MOST_ARCS_OF_CORES:
+        if above is None or not is_serial(above.vertex_count, above.arcs):
             return above
         taken = self._downloaded(above)
         self._cores = Cores(taken, float(self._arguments["factor"]), 0, None, self._poll)
@@ -435,7 +433,7 @@ class GpuSteps:
             frozen(of["weights"], np.int64),
         )  # fmt: skip
         masses = frozen(of["mass"], np.int64), frozen(of["in_mass"], np.int64)
-        return Level(rows, masses, level.arcs, level.bound)
+        return Level(rows, masses, level.arcs, level.bound, is_serial=True)
 
     def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
         count = self._count(level, parts=parts)

@@ -9,6 +9,7 @@ which begins in its community, and can begin again with the communities that it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -36,6 +37,10 @@ LAST_MOVES = 256
 """A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
+_SCALES = (10.0, 3.0)
+"""Where communities show early, resolution counts so many times at the lowest levels: they grow slowly."""
+_EARLY_MODULARITY = 0.3
+"""Modularity of the first communities from which on they show early; random graphs have less."""
 _NEXT_SEED = 0x9E3779B97F4A7C15
 
 
@@ -162,10 +167,13 @@ class Cores:
         self.visits += int(tally[3])
         return found
 
-    def _scratch(self, level: Level, active: Array, most: int) -> tuple[Any, ...]:
+    def _scratch(
+        self, level: Level, active: Array, most: int, scale: float = 1.0
+    ) -> tuple[Any, ...]:
         """Return what rounds need: active vertices, and arrays from ``order`` to ``classes`` (cpu.py).
 
         :param most: classes where there are few vertices
+        :param scale: of the factor
         """
         n = level.vertex_count
         classes = class_count(n, level.bound, most)
@@ -173,7 +181,7 @@ class Cores:
             active, np.empty(n, level.ids), np.empty(n, level.ids),
             np.zeros((self._threads_for(level), cpu.MOST_CLASSES), np.int64),
             np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
-            self._sums, self._touched, self._factor, self._next_seed(), classes,
+            self._sums, self._touched, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
 
     def begin_alone(self, level: Level) -> None:
@@ -190,35 +198,37 @@ class Cores:
         self,
         level: Level,
         *,
+        scale: float = 1.0,
         rounds: int = MOST_ROUNDS,
         last: int | None = None,
         random_ties: bool = False,
     ) -> None:
         """Move the vertices of a level to better communities.
 
+        :param scale: resolution counts so many times
         :param rounds: at most so many
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
         if level.is_serial:
-            self._move_serially(level, rounds)
+            self._move_serially(level, scale, rounds)
             return
         n, rows = level.vertex_count, level.rows
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
         active = np.append(rows.ends > rows.begins, False).view(np.uint8)
-        scratch = self._scratch(level, active, most)
+        scratch = self._scratch(level, active, most, scale)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
             n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
         )  # fmt: skip
 
-    def _move_serially(self, level: Level, rounds: int) -> None:
+    def _move_serially(self, level: Level, scale: float, rounds: int) -> None:
         tallies = np.zeros(4, np.int64)
         active = np.append(level.rows.ends > level.rows.begins, False).view(np.uint8)
         self._run(
             serial.move_vertices, level, *level.rows, level.mass, self.label, self._total, active,
-            self._sums[0], self._touched[0], self._factor, self._next_seed(), rounds,
+            self._sums[0], self._touched[0], self._factor * scale, self._next_seed(), rounds,
             level.row_count // LAST_MOVES, tallies, tallies=tallies,
         )  # fmt: skip
 
@@ -301,6 +311,20 @@ class Cores:
             level.arcs,
             True,
         )
+
+    def modularity(self, level: Level) -> float:
+        """Return the modularity of communities that are the vertices of a level; 0 if many threads have it.
+
+        With a resolution of 1, where masses are strengths of vertices.
+        """
+        out, into = level.mass[0], level.mass[-1] if len(level.mass[1]) else level.mass[0]
+        total = int(out.sum())
+        if not level.is_serial or total == 0:
+            return 0.0
+        leaving = np.empty(level.row_count, np.int64)
+        self._run(cpu.vertex_strengths, level, *level.rows, 1, leaving)
+        between = int(leaving.sum()) / (2 if len(level.mass[1]) else 1)
+        return 1 - between / total - math.fsum((out / total) * (into / total))
 
     def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
         old, (low, high) = self.label, (level, above) if lifts else (above, level)
@@ -404,8 +428,8 @@ class Steps(Protocol[StepLevel]):
     def begin_alone(self, level: StepLevel) -> None:
         """Make each vertex of a level a community."""
 
-    def move(self, level: StepLevel) -> None:
-        """Move the vertices of a level to better communities."""
+    def move(self, level: StepLevel, *, scale: float = 1.0) -> None:
+        """Move the vertices of a level to better communities; resolution counts ``scale`` times."""
 
     def refine(self, level: StepLevel) -> None:
         """Divide the communities of a level into connected parts."""
@@ -415,6 +439,9 @@ class Steps(Protocol[StepLevel]):
 
     def aggregate(self, level: StepLevel, *, parts: bool = False) -> StepLevel | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
+
+    def modularity(self, level: StepLevel) -> float:
+        """Return the modularity of communities that are the vertices of a small level; 0 of others."""
 
     def lift(self, level: StepLevel, above: StepLevel) -> None:
         """Give the vertices of the next level the communities of their members."""
@@ -432,42 +459,76 @@ class Steps(Protocol[StepLevel]):
         """
 
 
+def _first_moves(steps: Steps[StepLevel], *, scales: bool = True) -> tuple[float, ...]:
+    """Move the vertices of the first level, each alone at first; return scales for the next levels.
+
+    Greedy moves in a small graph with hubs join large communities too early, and later levels cannot part
+    them. With a higher resolution at first they stay small, where there is structure; in random graphs,
+    whose modularity is low, that only hides what little there is.
+
+    :param scales: where it is of use
+    """
+    level = steps.first
+    steps.begin_alone(level)
+    steps.move(level)
+    if not scales or level.vertex_count > SMALL_VERTICES:
+        return ()
+    above = steps.aggregate(level)
+    if above is None or steps.modularity(above) < _EARLY_MODULARITY:
+        return ()
+    steps.begin_alone(level)
+    steps.move(level, scale=_SCALES[0])
+    return _SCALES[1:]
+
+
 def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Any]]:
     """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
-    level = steps.first
-    levels = [level]
+    scales = _first_moves(steps)
+    levels = [steps.first]
     while True:
-        n = level.vertex_count
-        steps.begin_alone(level)
-        steps.move(level)
+        level = levels[-1]
         above = steps.aggregate(level)
         if above is None:
+            if not scales:
+                break
+            above = level
+        else:
+            levels.append(above)
+        steps.begin_alone(above)
+        merged = level.vertex_count - above.vertex_count
+        if not scales and merged <= level.vertex_count // _LAST_MERGES:
             break
-        levels.append(above)
-        level = above
-        if n - above.vertex_count <= n // _LAST_MERGES:
-            steps.begin_alone(level)
-            break
+        steps.move(above, scale=scales[0] if scales else 1.0)
+        scales = scales[1:]
     return _moved_downwards(steps, levels)
 
 
-def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Any]]:
+def leiden_levels(
+    steps: Steps[StepLevel], iterations: int, *, scales: bool
+) -> tuple[Any, list[Any]]:
     """Return the same of Leiden's method.
 
     All iterations but the first divide communities, and the first does at small levels, where it takes no
     time; vertices of a large first level move once between iterations, those of a small one twice.
+
+    :param scales: as for :func:`_first_moves`
     """
-    steps.begin_alone(steps.first)
+    left = _first_moves(steps, scales=scales)
     levels: list[StepLevel] = []
     for iteration in range(iterations):
         _move_downwards(steps, levels, first=False)  # vertices of the first level move next
         level = steps.first
         levels = [level]
+        if iteration > 0:
+            steps.move(level)
         while True:
             n = level.vertex_count
-            steps.move(level)
             if steps.count_communities(level) == n:
-                break
+                if not left:
+                    break
+                steps.move(level, scale=left[0])
+                left = left[1:]
+                continue
             above = None
             if iteration > 0 or iterations == 1 or n <= SMALL_VERTICES:
                 steps.refine(level)
@@ -478,8 +539,10 @@ def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[A
             steps.lift(level, above)
             levels.append(above)
             level = above
-            if n - above.vertex_count <= n // _LAST_MERGES:
+            if not left and n - above.vertex_count <= n // _LAST_MERGES:
                 break
+            steps.move(level, scale=left[0] if left else 1.0)
+            left = left[1:]
     return _moved_downwards(steps, levels)
 
 

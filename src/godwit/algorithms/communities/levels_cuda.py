@@ -267,7 +267,7 @@ class GpuSteps:
         self._plan.array("counters")[self._plan.part].fill_bytes(0)
         self._enter(self.first)
         state = self._run(Phase.FIRST_LEVEL)
-        struct["factor"] = scores.factor_of(int(state[Word.FOUND]))
+        self._factor = scores.factor_of(int(state[Word.FOUND]))
         self._measure(self.first, state)
 
     def _make_plan(self, wide: bool, gpu: GpuOptions) -> _LevelPlan:
@@ -336,8 +336,9 @@ class GpuSteps:
         level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
         self._entered = None  # tables depend on it
 
-    def _moves(self, level: GpuLevel, rounds: int, *, refines: bool) -> None:
+    def _moves(self, level: GpuLevel, rounds: int, *, refines: bool, scale: float = 1.0) -> None:
         self._word = first_word(self._word)
+        self._arguments["factor"] = self._factor * scale
         enough = level.vertex_count // LAST_MOVES
         state = self._run(Phase.MOVE_BEGIN, [self._word, rounds, enough, refines])
         if not refines:
@@ -363,14 +364,14 @@ class GpuSteps:
         self._enter(level)
         self._run(Phase.BEGIN_ALONE)
 
-    def move(self, level: GpuLevel | Level) -> None:
-        """Move the vertices of a level to better communities."""
+    def move(self, level: GpuLevel | Level, *, scale: float = 1.0) -> None:
+        """Move the vertices of a level to better communities; resolution counts ``scale`` times."""
         if isinstance(level, Level):
             with self._on_cores() as cores:
-                cores.move(level)
+                cores.move(level, scale=scale)
             return
         self._enter(level)
-        self._moves(level, MOST_ROUNDS, refines=False)
+        self._moves(level, MOST_ROUNDS, refines=False, scale=scale)
 
     def refine(self, level: GpuLevel | Level) -> None:
         """Divide the communities of a level into connected parts."""
@@ -410,8 +411,15 @@ class GpuSteps:
         if above is None or not is_serial(above.vertex_count, above.arcs):
             return above
         taken = self._downloaded(above)
-        self._cores = Cores(taken, float(self._arguments["factor"]), 0, None, self._poll)
+        self._cores = Cores(taken, self._factor, 0, None, self._poll)
         return taken
+
+    def modularity(self, level: GpuLevel | Level) -> float:
+        """Return the modularity of communities that are the vertices of a small level; 0 of others."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.modularity(level)
+        return 0.0
 
     def _downloaded(self, level: GpuLevel) -> Level:
         """Return a level on the host."""

@@ -386,18 +386,14 @@ class Link:
     def _route(self, message: Message, numbers: range) -> None:
         """Offer segments to all receivers that the router names; those that it treats alike at once."""
         assert self._router is not None
-        begin, route = numbers.start, self._route_of(message, numbers.start)
-        while begin < numbers.stop:
-            end, following = numbers.stop, route
-            if not self._router.asks_by_message:
-                end = begin + 1
-                while end < numbers.stop:
-                    following = self._route_of(message, end)
-                    if following != route:
-                        break
-                    end += 1
-            self._offer_to(*route, message, range(begin, end))
-            begin, route = end, following
+        route = self._route_of(message, numbers[0])
+        if not self._router.asks_by_message:
+            for number in numbers[1:]:
+                following = self._route_of(message, number)
+                if following != route:
+                    self._offer_to(route, message, range(numbers[0], number))
+                    numbers, route = range(number, numbers.stop), following
+        self._offer_to(route, message, numbers)
 
     def _route_of(self, message: Message, number: int) -> tuple[list[list[Receiver]], float]:
         """Return groups of receivers, one of each of which gets a segment, and its priority."""
@@ -410,8 +406,9 @@ class Link:
         return groups, _as_priority(priority, "the priority of a segment")
 
     def _offer_to(
-        self, groups: list[list[Receiver]], priority: float, message: Message, numbers: range
+        self, route: tuple[list[list[Receiver]], float], message: Message, numbers: range
     ) -> None:
+        groups, priority = route
         further = (len(groups) - 1) * len(numbers)
         if further:
             message.started(further)

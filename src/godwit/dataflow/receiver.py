@@ -221,7 +221,9 @@ class Offer:
 
         The numbers are taken in one call of compiled code, in which no other thread can come between.
         """
-        return list(map(self.message.segment, list(islice(self._left, most))))
+        numbers = list(islice(self._left, most))
+        segment = self.message.segment
+        return [segment(number) for number in numbers]
 
     def may_wait(self, free: int) -> bool:
         """Return True if a receiver may claim later, when more buffers than these are free.

@@ -44,6 +44,7 @@ class Router(Endpoint):
     :param packet_bytes: size of the receive buffers, one number or one for each output
     :param buffers: number of receive buffers, one number or one for each output
     :param copies: if True, segments are copied even where a receiver could read the sender's memory
+    :ivar asks_by_message: True if all segments of a message go the same way
     :raises TopologyError: an endpoint is named twice or of another context, there is no output, or it
         connects an endpoint to itself alone
     :raises InputError: an unknown policy, or numbers out of range
@@ -80,6 +81,9 @@ class Router(Endpoint):
         if not isinstance(name, str | None):
             raise InputError(f"name must be a text, got {shown(name)}")
         super().__init__(context, "router", name or f"router {len(context.routers)}")
+        self.asks_by_message: bool = self.policy.by_message and all(
+            end.asks_by_message for end in ends_out if isinstance(end, Router)
+        )
         self._is_output = False
         self._lock = threading.Lock()
         self._outputs = ends_out
@@ -113,13 +117,6 @@ class Router(Endpoint):
     def has_one_receiver(self) -> bool:
         """True if it has one output; another one could have what that takes ahead."""
         return len(self._outputs) == 1
-
-    @property
-    def asks_by_message(self) -> bool:
-        """True if all segments of a message go the same way: the policy is asked for one of them."""
-        return self.policy.by_message and all(
-            end.asks_by_message for end in self._outputs if isinstance(end, Router)
-        )
 
     def _reach(self, source: Endpoint) -> tuple[Endpoint, ...]:
         """Return the outputs that an input may send to; all for a router, which forwards any segment."""

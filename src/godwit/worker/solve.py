@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _ITEM_BYTES = 16
 _MAX_ITEMS = 1 << 30
 """Default limit of a run, or n^2 where that is more: what Bellman-Ford needs at most."""
-_SMALL_VALUES = 1 << 23
+_SMALL_VALUES = 1 << 19
 """NumPy converts fewer values than these faster than a team of threads wakes up."""
 
 

@@ -139,29 +139,16 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
     counts = worklist.counts
     near = 1 + (bucket & (BUCKETS - 1))
     cursor = CURSORS + 8 * parity
-    limit = counts[FUSION_LIMIT]
-    if limit > 0 and bucket != NO_BUCKET:
+    limit = counts[FUSION_LIMIT] if bucket != NO_BUCKET else 0
+    if limit > 0:
         limit += due_items(bins, bucket)
     fused = 0
+    source = near
     while True:
-        source = near
-        kind = OWN
-        own = bucket != NO_BUCKET and fused < limit
-        if own and bins.tail[URGENT] != 0:
-            source = URGENT
-        elif own and bins.tail[near] == 0:
-            own = False
         if counts[RESUME_BEGIN] < counts[RESUME_END]:
             kind = FRONTIER
-            index = counts[RESUME_BEGIN]
-            key, value = frontier_item(frontier, index)
-            far_key, _ = frontier_item(frontier, min(index + FAR_AHEAD, tail - 1))
-            near_key, _ = frontier_item(frontier, min(index + NEAR_AHEAD, tail - 1))
-            look_ahead(state, far_key, near_key)
         elif counts[NEXT_INITIAL] < counts[END_INITIAL]:
             kind = INITIAL
-            key = counts[NEXT_INITIAL]
-            value = initial_value(state, key)
         elif load_relaxed(shared, INITIAL_CURSOR) < load_relaxed(shared, INITIAL_END):
             begin = fetch_add(shared, INITIAL_CURSOR, INITIAL_CHUNK)
             counts[NEXT_INITIAL] = begin
@@ -169,11 +156,8 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
             if load_acquire(control, ABORT) != 0:
                 return True
             continue
-        elif own:
-            if fused & (FRONTIER_CHUNK - 1) == 0 and load_acquire(control, ABORT) != 0:
-                return True
-            key = peek_key(bins, source, 0)
-            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
+        elif fused < limit and load(bins.tail, URGENT) | load(bins.tail, near) != 0:
+            kind = OWN
         elif load_relaxed(shared, cursor) < tail:
             begin = fetch_add(shared, cursor, FRONTIER_CHUNK)
             counts[RESUME_BEGIN] = min(begin, tail)
@@ -183,18 +167,42 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
             continue
         else:
             return True
-        if not has_room(bins, fanout(state, key)):
-            return False
-        if kind == FRONTIER:
-            counts[RESUME_BEGIN] += 1
-        elif kind == INITIAL:
-            counts[NEXT_INITIAL] += 1
-        else:
-            key, value = pop_bin(bins, source)
-            bins.header[WAITING] -= 1
-            fused += 1
-        counts[PROCESSED] += 1
-        process(worklist, state, key, value)
+        while True:
+            if kind == OWN:
+                source = URGENT if load(bins.tail, URGENT) != 0 else near
+                if fused >= limit or load(bins.tail, source) == 0:
+                    break
+                if fused & (FRONTIER_CHUNK - 1) == 0 and load_acquire(control, ABORT) != 0:
+                    return True
+                key = peek_key(bins, source, 0)
+                far_key = peek_key(bins, source, FAR_AHEAD)
+                near_key = peek_key(bins, source, NEAR_AHEAD)
+                look_ahead(state, far_key, near_key)
+            elif kind == FRONTIER:
+                index = counts[RESUME_BEGIN]
+                if index == counts[RESUME_END]:
+                    break
+                key, value = frontier_item(frontier, index)
+                far_key, _ = frontier_item(frontier, min(index + FAR_AHEAD, tail - 1))
+                near_key, _ = frontier_item(frontier, min(index + NEAR_AHEAD, tail - 1))
+                look_ahead(state, far_key, near_key)
+            else:
+                key = counts[NEXT_INITIAL]
+                if key == counts[END_INITIAL]:
+                    break
+                value = initial_value(state, key)
+            if not has_room(bins, fanout(state, key)):
+                return False
+            if kind == OWN:
+                key, value = pop_bin(bins, source)
+                bins.header[WAITING] -= 1
+                fused += 1
+            elif kind == FRONTIER:
+                counts[RESUME_BEGIN] += 1
+            else:
+                counts[NEXT_INITIAL] += 1
+            counts[PROCESSED] += 1
+            process(worklist, state, key, value)
 
 
 def bin_items(bins: Any, bin_number: int) -> int:

@@ -134,7 +134,7 @@ _ALONE_GRAPH_ARCS = 500_000
 # Graphs of few arcs a vertex up to this size, such as roads, have narrow frontiers: more threads than these
 # would meet for longer than they work.
 _SPARSE_ARCS = 5_000_000
-_SPARSE_THREADS = 4
+_SPARSE_THREADS = 8
 _SPARSE_DEGREE = 4
 
 

@@ -96,6 +96,16 @@ class TestEmulated:
         for one in (graph, graph.without_weights()):
             check(gw.leiden, one, "cuda:0", iterations=1, gpu=SMALL_TABLES)
 
+    @pytest.mark.parametrize("arena_bytes", [1, 1 << 26])
+    def test_hubs_between_many_communities(
+        self, monkeypatch: pytest.MonkeyPatch, arena_bytes: int
+    ) -> None:
+        monkeypatch.setattr(levels_cuda, "_MOST_ARENA_BYTES", arena_bytes)
+        monkeypatch.setattr(levels, "_LEAST_CLASSES", 1)
+        graph = rows_of_all_lengths([3000, 2600, 2000, 1300, 600, 9], directed=False)
+        for method in METHODS:
+            check(method, graph.without_weights(), "cuda:0", gpu=SMALL_TABLES)
+
     def test_hubs_in_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(levels_cuda, "_MOST_ARENA_BYTES", 1)
         monkeypatch.setattr(levels, "_LEAST_CLASSES", 1)
@@ -193,7 +203,7 @@ def test_no_order_of_threads_matters(seed: int) -> None:
     with emulated_gpus(1, seed=seed, checks=True):
         graph = gw.generators.rmat(5, 6, seed=seed, symmetrize=False)
         check(gw.leiden, graph, "cuda:0", iterations=1)
-        hub = rows_of_all_lengths([600, 100, 9], directed=False)
+        hub = rows_of_all_lengths([2000, 600, 9], directed=False)
         check(gw.leiden, hub, "cuda:0", iterations=1, gpu=SMALL_TABLES)
 
 

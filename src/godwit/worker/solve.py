@@ -357,12 +357,12 @@ def _solve_on_gpus(
         parts = make_parts(program, placed, start, **asked)
         destination = _destination(program, placed.layout, result_dtype, options.location)
         chosen_by = (worker, options.in_steps, options.gpu)
-        counts, chosen = run_program(
-            program.operators, placement, parts, chosen_by, choose, destination, poll
-        )
+        chosen = run_program(
+            program.operators, placement, parts, chosen_by, choose, destination,
+            lambda counts: _take_counts(statistics, counts, program), poll,
+        )  # fmt: skip
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window
-    _take_counts(statistics, counts, program)
     statistics.split_run({"gather": destination.seconds})
     return Solution(destination.values, destination.fields, statistics, graph)
 

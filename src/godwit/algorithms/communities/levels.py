@@ -509,18 +509,16 @@ def leiden_levels(
     """Return the same of Leiden's method.
 
     All iterations but the first divide communities, and the first does at small levels, where it takes no
-    time; vertices of a large first level move once between iterations, those of a small one twice.
+    time; between iterations, vertices of a large first level do not move: their parts will.
 
     :param scales: as for :func:`_first_moves`
     """
     left = _first_moves(steps, scales=scales)
     levels: list[StepLevel] = []
     for iteration in range(iterations):
-        _move_downwards(steps, levels, first=False)  # vertices of the first level move next
+        _move_downwards(steps, levels, first=False)
         level = steps.first
         levels = [level]
-        if iteration > 0:
-            steps.move(level)
         while True:
             n = level.vertex_count
             if steps.count_communities(level) == n:

@@ -50,11 +50,12 @@ def _program(combine: Any, dtype: str) -> VertexProgram:
 
 class TestConverted:
     @pytest.mark.parametrize("combine", ["min", "max"])
-    @pytest.mark.parametrize("count", [0, 1000, 10_017])
+    @pytest.mark.parametrize("count", [0, 1000, 5000, 10_017])
     def test_identity_stands_for_identity(
         self, monkeypatch: pytest.MonkeyPatch, combine: str, count: int
     ) -> None:
-        monkeypatch.setattr(solver, "_SMALL_VALUES", 10_000)  # above: by a team
+        monkeypatch.setattr(solver, "_SMALL_VALUES", 2_000)  # above: by compiled code
+        monkeypatch.setattr(solver, "_VALUES_OF_A_TEAM", 10_000)
         program = _program(combine, "int32")
         values = np.arange(count, dtype=np.int32) - count // 2
         values[::3] = program.identity

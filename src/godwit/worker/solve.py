@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 _ITEM_BYTES = 16
 _MAX_ITEMS = 1 << 30
 """Default limit of a run, or n^2 where that is more: what Bellman-Ford needs at most."""
-_SMALL_VALUES = 1 << 23
-"""NumPy converts fewer values than these faster than a team of threads wakes up."""
+_SMALL_VALUES = 1 << 14
+"""NumPy converts fewer values than these in some microseconds."""
+_VALUES_OF_A_TEAM = 1 << 22
+"""One thread converts fewer values than these faster than a team of threads wakes up and meets."""
 
 
 @dataclass
@@ -437,7 +439,9 @@ def converted(program: VertexProgram, values: Array, result_dtype: Any) -> Array
         wide[values == program.identity] = never
     else:
         wide = np.empty(len(values), dtype)
-        run_team(_convert, frozen(values), program.identity, never, wide)
+        threads = 1 if len(values) < _VALUES_OF_A_TEAM else None
+        arguments = (frozen(values), program.identity, never, wide)
+        run_team(_convert, *arguments, threads=threads, brief=threads == 1)
     return wide
 
 
@@ -445,7 +449,8 @@ def converted(program: VertexProgram, values: Array, result_dtype: Any) -> Array
 def _convert(
     rank: int, size: int, control: Any, values: Any, identity: Any, never: Any, out: Any
 ) -> None:
+    # Unsigned indices spare Numba's test for negative ones, so that the loop becomes one of vectors.
     begin, end = block_range(rank, size, len(values))
     for index in range(begin, end):
-        value = values[index]
-        out[index] = never if value == identity else value
+        value = values[np.uint64(index)]
+        out[np.uint64(index)] = never if value == identity else value

@@ -629,6 +629,7 @@ class Receiver:
         link.
         """
         taken: list[Offer] = []
+        passed_on: list[Message] = []
         try:
             with self._lock:
                 if offers:
@@ -652,6 +653,8 @@ class Receiver:
                             continue
                         if segments[-1].offset == offer.last_offset:
                             taken.append(offer)
+                        if offer.message.passed_on is not None:
+                            passed_on.append(offer.message)
                         for segment in segments:
                             segment.receiver, segment.slot = self, self._take_slot()
                         self._begin(offer.message, segments)
@@ -670,8 +673,10 @@ class Receiver:
                         if other._ended and other is not self:
                             other.match()
                 offer.message.claimed(offer.units)
-                if offer.message.passed_on is not None:
-                    offer.message.release_origin()
+            # After any claim: several receivers may share an offer, and the last to claim need not be the
+            # last to copy.
+            for message in passed_on:
+                message.release_origin()
 
     def _room(self, offer: Offer) -> int:
         """Return how many segments of an offer the receiver may claim; not 0 for a stale one.

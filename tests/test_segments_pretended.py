@@ -12,6 +12,7 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from contextvars import ContextVar
 from itertools import pairwise
 from types import SimpleNamespace
@@ -588,6 +589,42 @@ def test_workers_beside_gpus_run_in_kept_threads() -> None:
     assert len({thread for thread, _, _ in seen}) == 1
     assert {(name, value) for _, name, value in seen} == {("godwit-worker-cuda:0", "unset")}
     assert not [one.name for one in threading.enumerate() if "worker" in one.name]
+
+
+def test_a_thread_whose_worker_could_not_be_called_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Nameless:
+        @property
+        def __name__(self) -> str:
+            raise ValueError("no name")
+
+        def __call__(self) -> None:
+            pass
+
+    ran: list[int] = []
+    monkeypatch.setattr(threading, "excepthook", lambda raised: None)
+    with pretended_gpus(PEERS), gw.Context(["cuda:0"]) as context:
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], Nameless())
+        context.cancel_scope.participants.clear()
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], ran.append, 1)
+    assert ran == [1]
+
+
+def test_a_block_that_has_ended_keeps_no_arguments_of_its_workers() -> None:
+    class Argument:
+        pass
+
+    argument: Any = Argument()
+    kept = weakref.ref(argument)
+    with pretended_gpus(PEERS), gw.Context(["cuda:0"]) as context:
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], id, argument)
+        del argument
+        assert kept() is None
+        assert workers is not None
 
 
 def test_a_worker_whose_start_was_interrupted_ends() -> None:

@@ -492,7 +492,19 @@ def test_a_short_message_keeps_all_receivers_busy(outputs: int) -> None:
         assert sum(link.statistics.segments for link in links) == 8
 
 
-def test_a_policy_that_treats_messages_alike_is_asked_once_for_each() -> None:
+def test_a_message_of_higher_priority_overtakes_what_a_router_has_offered_ahead() -> None:
+    with gw.Context(["cpu:0"]) as context:
+        router = gw.Router([context.host], context.endpoints, packet_bytes=8, buffers=6)
+        with router.input(context.host) as link:
+            link.send(np.arange(60), metadata="long")
+            link.send(np.arange(1), metadata="urgent", priority=1)
+        output = router.output(context.endpoints[0])
+        order = [segment.metadata for segment in output]
+        assert order.index("urgent") == 6  # behind the buffers that were filled at once
+        assert len(order) == 61
+
+
+def test_a_policy_that_treats_messages_alike_is_asked_once_for_what_is_offered_together() -> None:
     asked: list[int] = []
 
     def choose(segment: Any, source: Any, destinations: Any) -> Any:
@@ -503,7 +515,9 @@ def test_a_policy_that_treats_messages_alike_is_asked_once_for_each() -> None:
     for by_message in (False, True):
         with gw.Context(["cpu:0"]) as context:
             policy = gw.Policy("mine", choose, by_message=by_message)
-            router = gw.Router([context.host], context.endpoints, policy, packet_bytes=16)
+            router = gw.Router(
+                [context.host], context.endpoints, policy, packet_bytes=16, buffers=4
+            )
             with router.input(context.host) as link:
                 link.send(np.arange(8))
             output = router.output(context.endpoints[0])

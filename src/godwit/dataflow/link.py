@@ -3,8 +3,8 @@
 A link ends at an endpoint, which has a receiver (:mod:`godwit.dataflow.receiver`), or at a router, which
 determines the receivers. The threads that send, receive or release make all progress: links have no thread.
 The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way. A
-link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: what
-the one receiver may claim ahead, or, with several, what one copy brings to one of them, which is a single
+link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: as many
+as the one receiver has buffers, or, with several, what one copy brings to one of them, which is a single
 segment if buffers are few or the message is short. Both offer a few ahead of those that have been claimed,
 and some more when these become few.
 
@@ -360,7 +360,8 @@ class Link:
             if self.receiver is not None:
                 numbers = message.cut()
             else:
-                most = room
+                # More are offered when these are claimed; messages of higher priority come between.
+                most = min(room, self._most_ahead - self._resume_ahead)
                 if not self._has_one_receiver:  # no receiver takes the share of others
                     share = max(1, message.segments // self._receiver_count)
                     most = min(room, message.at_once, share)

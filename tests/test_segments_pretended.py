@@ -477,6 +477,46 @@ def test_a_buffer_is_released_if_the_last_to_claim_is_not_the_last_to_copy(
         assert machine.faults == []
 
 
+def test_a_release_is_not_lost_while_another_thread_looks_at_the_buffer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which records an event for an earlier release: no other thread takes the buffer until it has."""
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            first, second = context.endpoints
+            router = gw.Router(
+                [context.host], [first, second], "any", packet_bytes=PACKET, buffers=6
+            )
+            output = router.output(first)
+            router.input(context.host).send(source_array(machine, context, "locked", PACKET // 4))
+            with context.workers() as workers:
+                workers.start(first, lambda: next(iter(output)).release())  # without an event yet
+            receiver = output.receiver
+            assert receiver is not None
+            slot = receiver._free[-1]
+            assert slot.recorded is None
+            receiver._free.rotate(1)
+            record_event = GpuSpace.record_event
+            was_free: list[bool] = []
+
+            def try_to_take() -> None:
+                was_free.append(receiver._lock.acquire(timeout=0.05))
+                if was_free[-1]:
+                    receiver._lock.release()
+
+            def look(space: Any, stream: Any = None) -> Any:
+                thread = threading.Thread(target=try_to_take)
+                thread.start()
+                thread.join()
+                return record_event(space, stream)
+
+            monkeypatch.setattr(GpuSpace, "record_event", look)
+            output.receive()
+            assert was_free == [False]
+            assert slot.recorded is not None
+        assert machine.faults == []
+
+
 @pytest.mark.parametrize("outputs", [2, 5, 8])
 def test_a_short_message_keeps_all_receivers_busy(outputs: int) -> None:
     """However many packets a copy could bring to one of them."""

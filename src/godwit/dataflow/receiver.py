@@ -540,10 +540,10 @@ class Receiver:
         """Return the events to wait for before waiting requests are admitted."""
         if not (self._is_contested and self._waiting) or self._arrived:
             return ()
-        try:
-            return self._free[0].after
-        except IndexError:  # all are held
-            return ()
+        # With the lock: if another thread took the buffer meanwhile, and released it, the event that is
+        # recorded here would not stand for that release.
+        with self._lock:
+            return self._free[0].after if self._free else ()  # all may be held
 
     def admit(self, is_done: bool) -> None:
         """Admit waiting requests, in their order, if the events before admission are done.
@@ -693,8 +693,8 @@ class Receiver:
         if not left:
             return 1
         room = 0
-        for slot in islice(tuple(self._free), left):
-            if not all(event.done() for event in slot.after):
+        while room < min(left, len(self._free)):  # meanwhile others may be freed, but none is taken
+            if not all(event.done() for event in self._free[room].after):
                 break
             room += 1
         return max(room, min(1, len(self._requests)))

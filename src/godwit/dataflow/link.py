@@ -3,10 +3,10 @@
 A link ends at an endpoint, which has a receiver (:mod:`godwit.dataflow.receiver`), or at a router, which
 determines the receivers. The threads that send, receive or release make all progress: links have no thread.
 The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way. A
-link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: as many
-as the one receiver has buffers, or, with several, what one copy brings to one of them, which is a single
-segment if buffers are few or the message is short. Both offer a few ahead of those that have been claimed,
-and some more when these become few.
+link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: as
+many as the one receiver has buffers, or, with several, what one copy brings to one of them, which is a
+single segment if buffers are few or the message is short. Both offer a few ahead of those that have been
+claimed, and some more when these become few.
 
 Order: segments of one link arrive at each of their receivers in the order in which they were sent; those of
 messages with a higher priority overtake.

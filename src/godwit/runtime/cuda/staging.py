@@ -74,7 +74,7 @@ fastest with 8 to 16."""
 MOST_FILLING = 10
 """Threads that fill slots for one GPU, or copy within the host, at once.
 
-Chosen by a sweep (benchmarks/RESULTS.md). That a bus needs seven is an estimate: it carries 55 GB/s, and one
+Chosen by a sweep (benchmarks/RESULTS.md). That a bus needs seven is an estimate: it carries 55 GB/s, and a
 thread fills 8 GB/s. Other threads are left for other GPUs, and to empty slots of what comes back.
 """
 MOST_UNDER_WAY = 32

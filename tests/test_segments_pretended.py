@@ -12,6 +12,7 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from contextvars import ContextVar
 from itertools import pairwise
 from types import SimpleNamespace
@@ -431,12 +432,119 @@ def test_routers_to_several_outputs_share_out_runs_of_packets(policy: str, seed:
             assert all(part == sorted(part) for part in parts)
             times = 2 if policy == "broadcast" else 1
             assert sorted(parts[0] + parts[1]) == sorted(list(range(7, 7 + len(array))) * times)
-            if policy != "round-robin":
-                assert machine.copies < 102 * times
+            assert machine.copies <= 101 * times  # of 101 packets
+            if policy in ("broadcast", "scatter") or (policy == "any" and seed == 1):
+                assert machine.copies < 95 * times
         assert machine.faults == []
 
 
-def test_a_policy_that_treats_messages_alike_is_asked_once_for_each() -> None:
+def test_a_buffer_is_released_if_the_last_to_claim_is_not_the_last_to_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two receivers share an offer of packets of a segment that is sent on."""
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            first, second = context.endpoints
+            up = gw.Link(context.host, first, packet_bytes=8 * PACKET, buffers=1)
+            router = gw.Router(
+                [first], [second, context.host], "any", packet_bytes=PACKET, buffers=12
+            )
+            slow, fast = router.output(second), router.output(context.host)
+            numbers = source_array(machine, context, "locked", 8 * PACKET // 4)
+            up.send(numbers)
+            segment = up.receive().wait()
+            router.input(first).send(segment)
+            segment.release()
+
+            rooms = [1]
+            assert slow.receiver is not None
+            monkeypatch.setattr(slow.receiver, "_room", lambda offer: rooms.pop() if rooms else 0)
+            copy = lanes.GpuLane.copy
+            others: list[Any] = []
+
+            def copy_last(*arguments: Any) -> Any:
+                thread = threading.Thread(target=lambda: others.append(fast.receive()))
+                thread.start()
+                thread.join()
+                return copy(*arguments)
+
+            monkeypatch.setattr(lanes.GpuLane, "copy", copy_last)
+            slow.receive().wait()
+            monkeypatch.undo()
+            assert (slow.statistics.segments, fast.statistics.segments) == (1, 7)
+            up.send(numbers)
+            up.receive().wait(2)
+        assert machine.faults == []
+
+
+def test_a_release_is_not_lost_while_another_thread_looks_at_the_buffer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which records an event for an earlier release: no other thread takes the buffer until it has."""
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            first, second = context.endpoints
+            router = gw.Router(
+                [context.host], [first, second], "any", packet_bytes=PACKET, buffers=6
+            )
+            output = router.output(first)
+            router.input(context.host).send(source_array(machine, context, "locked", PACKET // 4))
+            with context.workers() as workers:
+                workers.start(first, lambda: next(iter(output)).release())  # without an event yet
+            receiver = output.receiver
+            assert receiver is not None
+            slot = receiver._free[-1]
+            assert slot.recorded is None
+            receiver._free.rotate(1)
+            record_event = GpuSpace.record_event
+            was_free: list[bool] = []
+
+            def try_to_take() -> None:
+                was_free.append(receiver._lock.acquire(timeout=0.05))
+                if was_free[-1]:
+                    receiver._lock.release()
+
+            def look(space: Any, stream: Any = None) -> Any:
+                thread = threading.Thread(target=try_to_take)
+                thread.start()
+                thread.join()
+                return record_event(space, stream)
+
+            monkeypatch.setattr(GpuSpace, "record_event", look)
+            output.receive()
+            assert was_free == [False]
+            assert slot.recorded is not None
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("outputs", [2, 5, 8])
+def test_a_short_message_keeps_all_receivers_busy(outputs: int) -> None:
+    """However many packets a copy could bring to one of them."""
+    with pretended_gpus(PEERS) as machine, gw.Context(["cuda:0"] * outputs) as context:
+        router = gw.Router(
+            [context.host], context.endpoints, "any", packet_bytes=PACKET, buffers=24
+        )
+        links = [router.output(endpoint) for endpoint in context.endpoints]
+        pendings = [link.receive() for link in links]
+        count = 8 * PACKET // 4
+        router.input(context.host).send(source_array(machine, context, "locked", count))
+        assert sum(pending.wait(2).rows for pending in pendings) >= outputs * PACKET // 4
+        assert sum(link.statistics.segments for link in links) == 8
+
+
+def test_a_message_of_higher_priority_overtakes_what_a_router_has_offered_ahead() -> None:
+    with gw.Context(["cpu:0"]) as context:
+        router = gw.Router([context.host], context.endpoints, packet_bytes=8, buffers=6)
+        with router.input(context.host) as link:
+            link.send(np.arange(60), metadata="long")
+            link.send(np.arange(1), metadata="urgent", priority=1)
+        output = router.output(context.endpoints[0])
+        order = [segment.metadata for segment in output]
+        assert order.index("urgent") == 6  # behind the buffers that were filled at once
+        assert len(order) == 61
+
+
+def test_a_policy_that_treats_messages_alike_is_asked_once_for_what_is_offered_together() -> None:
     asked: list[int] = []
 
     def choose(segment: Any, source: Any, destinations: Any) -> Any:
@@ -447,7 +555,9 @@ def test_a_policy_that_treats_messages_alike_is_asked_once_for_each() -> None:
     for by_message in (False, True):
         with gw.Context(["cpu:0"]) as context:
             policy = gw.Policy("mine", choose, by_message=by_message)
-            router = gw.Router([context.host], context.endpoints, policy, packet_bytes=16)
+            router = gw.Router(
+                [context.host], context.endpoints, policy, packet_bytes=16, buffers=4
+            )
             with router.input(context.host) as link:
                 link.send(np.arange(8))
             output = router.output(context.endpoints[0])
@@ -533,6 +643,42 @@ def test_workers_beside_gpus_run_in_kept_threads() -> None:
     assert len({thread for thread, _, _ in seen}) == 1
     assert {(name, value) for _, name, value in seen} == {("godwit-worker-cuda:0", "unset")}
     assert not [one.name for one in threading.enumerate() if "worker" in one.name]
+
+
+def test_a_thread_whose_worker_could_not_be_called_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Nameless:
+        @property
+        def __name__(self) -> str:
+            raise ValueError("no name")
+
+        def __call__(self) -> None:
+            pass
+
+    ran: list[int] = []
+    monkeypatch.setattr(threading, "excepthook", lambda raised: None)
+    with pretended_gpus(PEERS), gw.Context(["cuda:0"]) as context:
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], Nameless())
+        context.cancel_scope.participants.clear()
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], ran.append, 1)
+    assert ran == [1]
+
+
+def test_a_block_that_has_ended_keeps_no_arguments_of_its_workers() -> None:
+    class Argument:
+        pass
+
+    argument: Any = Argument()
+    kept = weakref.ref(argument)
+    with pretended_gpus(PEERS), gw.Context(["cuda:0"]) as context:
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], id, argument)
+        del argument
+        assert kept() is None
+        assert workers is not None
 
 
 def test_a_worker_whose_start_was_interrupted_ends() -> None:

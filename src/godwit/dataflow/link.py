@@ -3,10 +3,10 @@
 A link ends at an endpoint, which has a receiver (:mod:`godwit.dataflow.receiver`), or at a router, which
 determines the receivers. The threads that send, receive or release make all progress: links have no thread.
 The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way. A
-link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: what
-the one receiver may claim ahead, or, with several, what one copy brings to one of them, which is a single
-segment if buffers are few. Both offer a few ahead of those that have been claimed, and some more when these
-become few.
+link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: as
+many as the one receiver has buffers, or, with several, what one copy brings to one of them, which is a
+single segment if buffers are few or the message is short. Both offer a few ahead of those that have been
+claimed, and some more when these become few.
 
 Order: segments of one link arrive at each of their receivers in the order in which they were sent; those of
 messages with a higher priority overtake.
@@ -170,6 +170,7 @@ class Link:
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
         self._most_ahead = max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in receivers))
         # With several receivers policies are called late, for as many segments as one copy brings.
+        self._receiver_count = len(receivers)
         self._has_one_receiver = len(receivers) == 1
         self._resume_ahead = self._most_ahead - 1
         self._cut_at_once = min(receiver.neighbours for receiver in receivers)
@@ -359,9 +360,12 @@ class Link:
             if self.receiver is not None:
                 numbers = message.cut()
             else:
-                numbers = message.cut(
-                    room if self._has_one_receiver else min(room, message.at_once)
-                )
+                # More are offered when these are claimed; messages of higher priority come between.
+                most = min(room, self._most_ahead - self._resume_ahead)
+                if not self._has_one_receiver:  # no receiver takes the share of others
+                    share = max(1, message.segments // self._receiver_count)
+                    most = min(room, message.at_once, share)
+                numbers = message.cut(most)
             if not message.segments_left:
                 heappop(outbox)
             cut.append((message, numbers))

@@ -542,10 +542,10 @@ class Receiver:
         """Return the events to wait for before waiting requests are admitted."""
         if not (self._is_contested and self._waiting) or self._arrived:
             return ()
-        try:
-            return self._free[0].after
-        except IndexError:  # all are held
-            return ()
+        # With the lock: if another thread took the buffer meanwhile, and released it, the event that is
+        # recorded here would not stand for that release.
+        with self._lock:
+            return self._free[0].after if self._free else ()  # all may be held
 
     def admit(self, is_done: bool) -> None:
         """Admit waiting requests, in their order, if the events before admission are done.
@@ -631,6 +631,7 @@ class Receiver:
         link.
         """
         taken: list[Offer] = []
+        passed_on: list[Message] = []
         try:
             with self._lock:
                 if offers:
@@ -654,6 +655,8 @@ class Receiver:
                             continue
                         if segments[-1].offset == offer.last_offset:
                             taken.append(offer)
+                        if offer.message.passed_on is not None:
+                            passed_on.append(offer.message)
                         for segment in segments:
                             segment.receiver, segment.slot = self, self._take_slot()
                         self._begin(offer.message, segments)
@@ -672,8 +675,10 @@ class Receiver:
                         if other._ended and other is not self:
                             other.match()
                 offer.message.claimed(offer.units)
-                if offer.message.passed_on is not None:
-                    offer.message.release_origin()
+            # After any claim: several receivers may share an offer, and the last to claim need not be the
+            # last to copy.
+            for message in passed_on:
+                message.release_origin()
 
     def _room(self, offer: Offer) -> int:
         """Return how many segments of an offer the receiver may claim; not 0 for a stale one.
@@ -690,8 +695,8 @@ class Receiver:
         if not left:
             return 1
         room = 0
-        for slot in islice(tuple(self._free), left):
-            if not all(event.done() for event in slot.after):
+        while room < min(left, len(self._free)):  # meanwhile others may be freed, but none is taken
+            if not all(event.done() for event in self._free[room].after):
                 break
             room += 1
         return max(room, min(1, len(self._requests)))

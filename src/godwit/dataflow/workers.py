@@ -61,11 +61,12 @@ class _Thread(threading.Thread):
         if worker.has_begun:
             return True
         worker.has_begun = True
+        is_kept = False
         try:
-            Variables().run(worker.call)  # without what a worker before it has set
-        finally:
+            worker.run()
             is_kept = self.is_kept and len(_idle) < _MOST_IDLE
-            if is_kept:
+        finally:
+            if is_kept:  # not after an error of the call, which ends the thread
                 self.name = "godwit-idle"
                 _idle.append(self)
             worker.has_ended.set()
@@ -86,9 +87,15 @@ class _Worker:
 
     def __init__(self, thread: _Thread, call: Callable[[], None]) -> None:
         self.thread = thread
-        self.call = call
+        self._call: Callable[[], None] | None = call
         self.has_begun = False
         self.has_ended = threading.Event()
+
+    def run(self) -> None:
+        """Call it, without context variables of a worker before it in the thread; drop its arguments."""
+        call, self._call = self._call, None
+        assert call is not None
+        Variables().run(call)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for its end, at most for a time, and for that of its thread unless that is kept."""

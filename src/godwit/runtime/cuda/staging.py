@@ -62,16 +62,21 @@ PIECE_BYTES = 2 << 20
 """Largest piece of a copy, and size of a slot: pieces of 1 MiB are 7 % slower, of 512 KiB 40 %.
 
 Also the size of a huge page. Pieces into host memory end at its multiples: of threads that touch a new page
-at once, each zeroes a whole one, and all but one have done so in vain.
+at once, each zeroes a whole one, and only one of these is used.
 """
 LEAST_PIECE_BYTES = 512 << 10
 """Smallest piece of a larger copy to a GPU: threads share it."""
 SLOTS = 2
 """Slots of a thread: one is filled or emptied while the other is on the bus."""
 MOST_THREADS = 24
-"""Two GPUs that filter need more than 16; 28 are slower, and one GPU alone is fastest with 8 to 16."""
+"""Measured (benchmarks/RESULTS.md): two GPUs that filter need more than 16; 28 are slower. One GPU alone is
+fastest with 8 to 16."""
 MOST_FILLING = 10
-"""Threads that fill slots for one GPU at once: its bus needs seven, others are left for what comes back."""
+"""Threads that fill slots for one GPU, or copy within the host, at once.
+
+Chosen by a sweep (benchmarks/RESULTS.md). That a bus needs seven is an estimate: it carries 55 GB/s, and a
+thread fills 8 GB/s. Other threads are left for other GPUs, and to empty slots of what comes back.
+"""
 MOST_UNDER_WAY = 32
 """Pieces of a GPU and direction that are in slots at once: with 24, one GPU is a tenth slower."""
 _MOST_GPUS = 64

@@ -92,7 +92,9 @@ def main() -> None:
     parser.add_argument("--devices", default="1", help="number of GPUs, or such as 0+0, or cpu")
     parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a query's calls, at most")
-    parser.add_argument("--queries", help="only those whose names begin so")
+    parser.add_argument(
+        "--queries", default="", help="only those whose names begin so, as bfs,sssp"
+    )
     parser.add_argument("--json", help="file to write all rows to")
     parser.add_argument(
         "--compare", help="file of --json: kernel and answer over those of that run"
@@ -102,6 +104,7 @@ def main() -> None:
     on_cpu = arguments.devices == "cpu" or not has_gpu
     devices: Any = "cpu" if on_cpu else device_list(arguments.devices)
     results = "host" if on_cpu else "cuda:0"
+    wanted = tuple(arguments.queries.split(","))
     before = {}
     if arguments.compare:
         with open(arguments.compare, encoding="utf-8") as file:
@@ -118,7 +121,7 @@ def main() -> None:
             )
             asked = dict(queries(placed, source, results))
             for query, ask in asked.items():
-                if arguments.queries and not query.startswith(arguments.queries):
+                if not query.startswith(wanted):
                     continue
                 row = {"graph": name, "query": query}
                 try:
@@ -130,7 +133,7 @@ def main() -> None:
                 print(line(row, before.get((name, query))), flush=True)
             for search, where in product((gw.bfs, gw.sssp), dict.fromkeys((results, "host"))):
                 query = f"predecessors of {search.__name__}" + " to the host" * (where != results)
-                if arguments.queries and not query.startswith(arguments.queries):
+                if not query.startswith(wanted):
                     continue
                 ask = predecessors(search, placed, source, where)
                 times = [ask()["answer_ms"] for _ in range(6)]

@@ -1,6 +1,7 @@
 """Graphs on their way to a GPU: milliseconds from arrays there or on the host to placed graphs.
 
     python benchmarks/data.py [--device cuda:0] [--scale 24] [--edge-factor 16] [--runs 5] [--json]
+    python benchmarks/data.py --only place      # some sections: build, weights, place
 
 The graph is R-MAT, undirected: each edge is given once, its rows hold both directions. The first run, which
 may compile, is told apart; the figure is the others' median. Every graph is compared with the one that the
@@ -13,7 +14,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -28,7 +29,15 @@ from godwit.runtime.cuda import driver
 def equal(one: gw.Graph, other: gw.Graph) -> bool:
     """Return True if two graphs have the same arrays."""
     pairs = zip(one.rows, other.rows, strict=True)
-    return all(a is b is None or a.tobytes() == b.tobytes() for a, b in pairs)  # type: ignore[union-attr]
+    return all(a is b is None or np.array_equal(bits(a), bits(b)) for a, b in pairs)
+
+
+def bits(array: Any) -> Any:
+    """Return the bytes of a contiguous array, one by one."""
+    return array.view(np.uint8)
+
+
+SECTIONS = ("build", "weights", "place")
 
 
 class Bench:
@@ -40,7 +49,6 @@ class Bench:
         self.cupy, self.device, self.runs = cupy, device, runs
         self.index = int(device.partition(":")[2])
         self.graph = generators.rmat(scale, edge_factor, seed=1, index=self.index)
-        self.weighted = self.graph.with_random_weights(1, 64, seed=1)
         self.found: list[dict[str, Any]] = []
 
     def there(self, arrays: Any) -> list[Any]:
@@ -77,11 +85,14 @@ class Bench:
             flush=True,
         )
 
-    def run(self) -> None:
-        """Measure everything."""
-        self.build(self.graph, "")
-        self.build(self.weighted, ", weights")
-        self.place(self.graph)
+    def run(self, sections: Sequence[str]) -> None:
+        """Measure some sections."""
+        if "build" in sections:
+            self.build(self.graph, "")
+        if "weights" in sections:
+            self.build(self.graph.with_random_weights(1, 64, seed=1), ", weights")
+        if "place" in sections:
+            self.place(self.graph)
 
     def build(self, graph: gw.Graph, words: str) -> None:
         """Measure how long edges and rows on the GPU take to become a graph."""
@@ -126,13 +137,18 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=24)
     parser.add_argument("--edge-factor", type=int, default=16)
     parser.add_argument("--runs", type=int, default=5, help="after the first")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    sections = options.only.split(",")
+    unknown = [name for name in sections if name not in SECTIONS]
+    if unknown:
+        sys.exit(f"--only takes {', '.join(SECTIONS)}, not {', '.join(unknown)}")
     device = next((one for one in gw.all_devices() if one.name == options.device), None)
     if device is None or device.kind != "cuda":
         sys.exit(f"there is no GPU {options.device!r}: {driver.why_not() or 'others are there'}")
     bench = Bench(options.device, options.scale, options.edge_factor, max(1, options.runs))
-    bench.run()
+    bench.run(sections)
     if options.json:
         print(json.dumps({"device": device.description, "results": bench.found}, indent=2))
 

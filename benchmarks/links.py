@@ -4,11 +4,13 @@
     python benchmarks/links.py --only copies,small --megabytes 256
     python benchmarks/links.py --devices cpu:0,cpu:1 --only small,collectives    # does it work?
 
-Sections: copies (links against the same copies made by plain cudaMemcpyAsync in one stream, packet by
-packet, in the same run: up, down, both at once, from GPU to GPU pushed and pulled; of ordinary memory,
-too), small (messages of 4 KB between two endpoints, over a link and over a router: time a message when many
-follow each other, and a round trip), routers (the host's array to whoever is free, and to all), costs (of
-the calls that a message is made of, in the host's time), collectives (over links, and by NCCL, by size).
+Sections: copies (links, and routers from one to one, against the same copies made by plain
+cudaMemcpyAsync in one stream, packet by packet, in the same run: up, down, both at once, from GPU to GPU
+pushed and pulled; of ordinary memory, too; --packets 1,4,16: only in packets of so many megabytes; clocks
+run from when workers are started, or, "running", from when a worker that runs already sends), small
+(messages of 4 KB between two endpoints, over a link and over a router: time a message when many follow each
+other, and a round trip), routers (the host's array to whoever is free, and to all), costs (of the calls
+that a message is made of, in the host's time), collectives (over links, and by NCCL, by size).
 
 Times are medians of 5 after one that is left out; of every link it is checked that all arrives.
 """
@@ -29,7 +31,7 @@ import numpy as np
 import godwit as gw
 from godwit.dataflow import collectives
 from godwit.runtime.cuda import driver
-from links_copies import KB, MB, Row, copies, on_gpu, pinned, timed
+from links_copies import KB, MB, PACKETS, Row, copies, on_gpu, pinned, timed
 
 SMALL = 4 * KB
 
@@ -303,6 +305,9 @@ def main() -> None:
     parser.add_argument("--devices", help="names with commas between; all GPUs, if none is named")
     parser.add_argument("--only", default="costs,small,routers,copies,collectives")
     parser.add_argument("--megabytes", type=int, default=512, help="of an array that is copied")
+    parser.add_argument(
+        "--packets", help="sizes in megabytes, with commas between; by default many"
+    )
     parser.add_argument("--messages", type=int, default=2000, help="small ones")
     parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin nothing later")
     parser.add_argument("--json", help="a file for the figures")
@@ -315,11 +320,14 @@ def main() -> None:
     if not names:
         parser.error(f"{driver.why_not()}: name --devices, such as cpu:0,cpu:1")
     nbytes = given.megabytes * MB
+    packets = PACKETS
+    if given.packets:
+        packets = tuple(int(float(size) * MB) for size in given.packets.split(","))
     sections: dict[str, Callable[[], Iterator[Row]]] = {
         "costs": lambda: costs(names, given.messages),
         "small": lambda: small(names, given.messages),
         "routers": lambda: routers(names, nbytes),
-        "copies": lambda: copies(names, nbytes),
+        "copies": lambda: copies(names, nbytes, packets),
         "collectives": lambda: collective_rows(names, nbytes),
     }
     chosen = given.only.split(",")

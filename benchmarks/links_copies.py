@@ -1,4 +1,4 @@
-"""Copies through links against plain ones, for links.py: up, down, both at once, from GPU to GPU."""
+"""Copies through links and routers against plain ones, for links.py: up, down, from GPU to GPU."""
 
 from __future__ import annotations
 
@@ -76,24 +76,41 @@ class Plain:
 
 
 class Flow:
-    """An array over a link, received and given back at once."""
+    """An array over a link, or a router from one to one, received and given back at once.
 
-    def __init__(self, context: Any, source: Any, target: Any, array: Any, packet: int) -> None:
-        self.link = gw.Link(source, target, packet_bytes=packet)
-        self.array, self.target = array, target
-        self.received = 0
+    :param first: a part of it that is sent before, so that both workers and the buffers are there
+    :ivar begin_s: when the array was sent
+    :ivar end_s: when it had arrived
+    """
+
+    def __init__(
+        self, kind: str, source: Any, target: Any, array: Any, packet: int, first: Any = None
+    ) -> None:
+        if kind == "link":
+            self.sends = self.arrives = gw.Link(source, target, packet_bytes=packet)
+        else:
+            router = gw.Router([source], [target], packet_bytes=packet)
+            self.sends, self.arrives = router.input(source), router.output(target)
+        self.array, self.source, self.target = array, source, target
+        self.first = first
+        self.received = 0 if first is None else -first.nbytes
+        self.begin_s = self.end_s = 0.0
 
     def send(self) -> None:
         """All of it, by the source's worker."""
-        with self.link:
-            self.link.send(self.array)
+        with self.sends:
+            if self.first is not None:
+                self.sends.send(self.first).wait()
+            self.begin_s = perf_counter()
+            self.sends.send(self.array)
 
     def receive(self) -> None:
         """By the target's worker."""
-        for segment in self.link:
+        for segment in self.arrives:
             self.received += segment.array.nbytes
             segment.release()
         self.target.space.record_event().wait()
+        self.end_s = perf_counter()
 
 
 def link_seconds(
@@ -101,35 +118,56 @@ def link_seconds(
     ends: Sequence[tuple[str, str, Any]],
     packet: int,
     transport: Any = "direct",
+    kind: str = "link",
+    running: bool = False,
 ) -> float:
-    """Arrays over links at once; buffers are there before the clock starts."""
+    """Time arrays over links or routers at once, in buffers that an earlier context has kept.
+
+    :param running: from when workers that run already send them; else from when these are started
+    """
 
     def run() -> float:
         with gw.Context(list(names), transport=transport) as context:
             by_name = {"host": context.host, **{str(one): one for one in context.endpoints}}
             flows = [
-                Flow(context, by_name[one], by_name[other], array, packet)
+                Flow(
+                    kind,
+                    by_name[one],
+                    by_name[other],
+                    array,
+                    packet,
+                    array[:packet] if running else None,
+                )
                 for one, other, array in ends
             ]
-            for flow in flows:  # what a first message makes
-                sizes = flow.link.receiver.block_bytes()
-                for one in [flow.target.space.allocate(nbytes) for nbytes in sizes]:
-                    one.free()
             begin = perf_counter()
             with context.workers() as workers:
                 # An endpoint whose workers have all ended takes nothing more: receivers first.
                 for flow in flows:
-                    workers.start(flow.link.target, flow.receive)
+                    workers.start(flow.target, flow.receive)
                 for flow in flows:
-                    workers.start(flow.link.source, flow.send)
+                    workers.start(flow.source, flow.send)
             seconds = perf_counter() - begin
             assert [flow.received for flow in flows] == [array.nbytes for _, _, array in ends]
+            if running:
+                return max(one.end_s for one in flows) - min(one.begin_s for one in flows)
             return seconds
 
     return timed(run)
 
 
-def copies(names: Sequence[str], nbytes: int) -> Iterator[Row]:
+def link_and_router_seconds(
+    names: Sequence[str], way: tuple[str, str, Any], packet: int
+) -> list[float]:
+    """Return times of one array over a link and a router, and of both with workers that run already."""
+    return [
+        link_seconds(names, [way], packet, kind=kind, running=running)
+        for running in (False, True)
+        for kind in ("link", "router")
+    ]
+
+
+def copies(names: Sequence[str], nbytes: int, packets: Sequence[int] = PACKETS) -> Iterator[Row]:
     gpus = [name for name in names if name.startswith("cuda")]
     if not gpus:
         return
@@ -137,8 +175,8 @@ def copies(names: Sequence[str], nbytes: int) -> Iterator[Row]:
     here, there = pinned(nbytes), pinned(nbytes)
     ordinary = np.ones(nbytes, np.uint8)
     up, down = on_gpu(first, nbytes), on_gpu(first, nbytes)
-    for packet in PACKETS:
-        size = min(nbytes, packet * MOST_PACKETS) // packet * packet
+    for packet in packets:
+        size = min(nbytes, packet * max(MOST_PACKETS, nbytes // MB)) // packet * packet
         if size == 0:
             continue
         a, b, u, d = here[:size], there[:size], up[:size], down[:size]
@@ -152,20 +190,12 @@ def copies(names: Sequence[str], nbytes: int) -> Iterator[Row]:
             other.stream.synchronize()
 
         name = gpus[0]
-        yield row(
-            "up",
-            packet,
-            size,
-            timed(host_up.run),
-            link_seconds([name], [("host", name, a)], packet),
-        )
-        yield row(
-            "down",
-            packet,
-            size,
-            timed(host_down.run),
-            link_seconds([name], [(name, "host", d)], packet),
-        )
+        for what, plain, way in (
+            ("up", host_up, ("host", name, a)),
+            ("down", host_down, (name, "host", d)),
+        ):
+            seconds = link_and_router_seconds([name], way, packet)
+            yield row(what, packet, size, timed(plain.run), *seconds)
         ends = [("host", name, a), (name, "host", d)]
         yield row("both", packet, 2 * size, timed(both), link_seconds([name], ends, packet))
         if packet >= MB:
@@ -175,12 +205,13 @@ def copies(names: Sequence[str], nbytes: int) -> Iterator[Row]:
         if len(gpus) > 1:
             second = int(gpus[1][5:])
             far = on_gpu(second, size)
-            seconds = link_seconds(gpus[:2], [(gpus[0], gpus[1], u)], packet)
+            across = link_and_router_seconds(gpus[:2], (gpus[0], gpus[1], u), packet)
             staged = link_seconds(gpus[:2], [(gpus[0], gpus[1], u)], packet, "host")
             yield row("peer, by the host", packet, size, None, staged)
             driver.enable_peer_access([first, second])
             for what, index in (("peer, pushed", first), ("peer, pulled", second)):
-                yield row(what, packet, size, timed(Plain(index, u, far, packet).run), seconds)
+                plain_s = timed(Plain(index, u, far, packet).run)
+                yield row(what, packet, size, plain_s, *across)
 
 
 def whole_upload(index: int, array: Any) -> float:
@@ -191,12 +222,30 @@ def whole_upload(index: int, array: Any) -> float:
         return perf_counter() - begin
 
 
-def row(what: str, packet: int, nbytes: int, plain_s: float | None, link_s: float) -> Row:
+def row(
+    what: str,
+    packet: int,
+    nbytes: int,
+    plain_s: float | None,
+    link_s: float,
+    router_s: float | None = None,
+    link_running_s: float | None = None,
+    router_running_s: float | None = None,
+) -> Row:
+    rates = {
+        "plain": plain_s,
+        "link": link_s,
+        "router": router_s,
+        "link_running": link_running_s,
+        "router_running": router_running_s,
+    }
     return {
         "section": "copies",
         "what": what,
         "packet_bytes": packet,
-        "plain_gb_per_s": None if plain_s is None else nbytes / plain_s / 1e9,
-        "link_gb_per_s": nbytes / link_s / 1e9,
+        **{
+            f"{name}_gb_per_s": None if seconds is None else nbytes / seconds / 1e9
+            for name, seconds in rates.items()
+        },
         "us_a_packet": 1e6 * link_s / (nbytes / packet),
     }

@@ -26,6 +26,7 @@ class Error(IntEnum):
     cudaSuccess = 0
     cudaErrorInvalidValue = 1
     cudaErrorMemoryAllocation = 2
+    cudaErrorNotReady = 600
     cudaErrorPeerAccessAlreadyEnabled = 704
     cudaErrorCooperativeLaunchTooLarge = 720
 
@@ -181,6 +182,10 @@ class Runtime:
         self._machine.finish()
         return (0,)
 
+    def cudaStreamQuery(self, stream: int) -> tuple[Error]:
+        is_idle = self._machine.is_idle(stream)
+        return (Error.cudaSuccess if is_idle else Error.cudaErrorNotReady,)
+
     def cudaStreamDestroy(self, stream: int) -> tuple[int]:
         self._machine.end_stream(stream)
         return (0,)
@@ -196,11 +201,17 @@ class Runtime:
         return self.cudaEventCreate()
 
     def cudaEventRecord(self, event: int, stream: int) -> tuple[int]:
+        self._events.pop(event, None)
+
         def record() -> None:
             self._events[event] = time.perf_counter()
 
         self._machine.put(stream, record)
         return (0,)
+
+    def cudaEventQuery(self, event: int) -> tuple[Error]:
+        is_reached = event in self._events
+        return (Error.cudaSuccess if is_reached else Error.cudaErrorNotReady,)
 
     def cudaEventSynchronize(self, _: int) -> tuple[int]:
         self._machine.finish()

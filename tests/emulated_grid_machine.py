@@ -248,6 +248,11 @@ class Machine:
             else:
                 self._streams[stream].left.append(work)
 
+    def is_idle(self, stream: int) -> bool:
+        """Whether nothing is left to do in a stream."""
+        with self.lock:
+            return not self._streams[stream].left
+
     def finish(self) -> None:
         """Do all that is left in all streams, the next of each together."""
         with self.lock:

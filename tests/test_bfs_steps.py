@@ -155,9 +155,9 @@ def test_every_kernel_says_that_it_has_ended(
     """In each launch, by the word of its endpoint and by no other."""
     run_slice, seen = SlicedRun._run_slice, []
 
-    def observed(run: SlicedRun, launches: Any, ended: memoryview, *others: Any) -> None:
+    def observed(run: SlicedRun, ended: memoryview, *others: Any) -> None:
         assert not any(ended)
-        run_slice(run, launches, ended, *others)
+        run_slice(run, ended, *others)
         seen.append([place for place, word in enumerate(ended) if word])
 
     monkeypatch.setattr(SlicedRun, "_run_slice", observed)

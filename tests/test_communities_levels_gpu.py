@@ -59,8 +59,7 @@ def rows_of_all_lengths(lengths: list[int], *, directed: bool) -> Graph:
 @pytest.fixture
 def few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer levels are small: 1024 supersteps a round take long, and cores take over those levels."""
-    for module in (levels, levels_cuda):
-        monkeypatch.setattr(module, "SMALL_VERTICES", 16)
+    monkeypatch.setattr(levels, "SMALL_VERTICES", 16)
 
 
 def test_small_levels_have_all_classes() -> None:
@@ -73,8 +72,7 @@ def test_levels_of_any_size(monkeypatch: pytest.MonkeyPatch, method: Method) -> 
     graph = gw.generators.road(20, seed=3)
     one_way = gw.generators.rmat(7, 5, seed=2, symmetrize=False, weights=(0, 3))
     for small in (0, 5, 40):
-        for module in (levels, levels_cuda):
-            monkeypatch.setattr(module, "SMALL_VERTICES", small)
+        monkeypatch.setattr(levels, "SMALL_VERTICES", small)
         with emulated_gpus(1):
             check(method, graph, "cuda:0")
             check(method, one_way, "cuda:0")
@@ -97,6 +95,16 @@ class TestEmulated:
         graph = rows_of_all_lengths([900, 600, 513, 512, 257, 40, 9, 8], directed=directed)
         for one in (graph, graph.without_weights()):
             check(gw.leiden, one, "cuda:0", iterations=1, gpu=SMALL_TABLES)
+
+    @pytest.mark.parametrize("arena_bytes", [1, 1 << 26])
+    def test_hubs_between_many_communities(
+        self, monkeypatch: pytest.MonkeyPatch, arena_bytes: int
+    ) -> None:
+        monkeypatch.setattr(levels_cuda, "_MOST_ARENA_BYTES", arena_bytes)
+        monkeypatch.setattr(levels, "_LEAST_CLASSES", 1)
+        graph = rows_of_all_lengths([3000, 2600, 2000, 1300, 600, 9], directed=False)
+        for method in METHODS:
+            check(method, graph.without_weights(), "cuda:0", gpu=SMALL_TABLES)
 
     def test_hubs_in_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(levels_cuda, "_MOST_ARENA_BYTES", 1)
@@ -195,7 +203,7 @@ def test_no_order_of_threads_matters(seed: int) -> None:
     with emulated_gpus(1, seed=seed, checks=True):
         graph = gw.generators.rmat(5, 6, seed=seed, symmetrize=False)
         check(gw.leiden, graph, "cuda:0", iterations=1)
-        hub = rows_of_all_lengths([600, 100, 9], directed=False)
+        hub = rows_of_all_lengths([2000, 600, 9], directed=False)
         check(gw.leiden, hub, "cuda:0", iterations=1, gpu=SMALL_TABLES)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import godwit as gw
 import graphs as zoo
 from godwit.algorithms.bfs import cpu as driver
 from godwit.algorithms.bfs.cpu import UNREACHED, bfs_on_cpu
@@ -21,7 +22,8 @@ from godwit.runtime.cpu.team import ABORT, new_control
 from graphs import each_graph, named_graph
 
 each_team = pytest.mark.parametrize("threads", [1, 2, 3])
-each_way = pytest.mark.parametrize("way", ["as it likes", "together", "marks", "bottom-up"])
+WAYS = ["as it likes", "levels", "together", "marks", "bottom-up"]
+each_way = pytest.mark.parametrize("way", WAYS)
 
 
 @contextmanager
@@ -29,7 +31,10 @@ def forced(way: str) -> Iterator[dict[str, int]]:
     """Within the block small graphs take the paths of large ones; gives the arguments for that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "_ALONE_GRAPH_ARCS", 0)
-        if way != "as it likes":
+        if way == "levels":
+            patch.setattr(driver, "_TOGETHER_VERTICES", 1)
+            patch.setattr(driver, "_MARK_ARCS_PER_VERTEX", 1 << 30)
+        elif way != "as it likes":
             patch.setattr(driver, "_TEAM_ARCS", 0)
             patch.setattr(driver, "_MARK_ARCS_PER_VERTEX", 1 << 30 if way == "together" else 0)
         if way != "bottom-up":
@@ -91,9 +96,7 @@ def test_sources_targets_cutoffs_of_any_graph(data: Any) -> None:
     cutoff = data.draw(st.none() | st.integers(0, 6), "cutoff")
     threads = data.draw(st.integers(1, 3), "threads")
     expected = reference(graph, sources, cutoff, target)
-    with forced(
-        data.draw(st.sampled_from(["as it likes", "together", "marks", "bottom-up"]))
-    ) as arguments:
+    with forced(data.draw(st.sampled_from(WAYS))) as arguments:
         if "alpha" in arguments:
             # Small betas turn back to top-down after a sweep, large ones stay bottom-up.
             arguments["beta"] = data.draw(st.sampled_from([0, 18, 1 << 40]), "beta")
@@ -156,6 +159,20 @@ def test_long_thin_graphs_never_go_bottom_up() -> None:
     assert np.array_equal(distance, np.arange(70_001))
     assert counts.bottom_up_levels == 0
     assert counts.arcs_examined == graph.arc_count
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_narrow_frontiers_are_followed_together(threads: int) -> None:
+    graph = gw.generators.road(300, 300, seed=1)
+    source = np.array([graph.highest_degree_vertex()])
+    with forced("as it likes"):
+        alone, counts = bfs_on_cpu(graph, source, threads=1)
+        together, others = bfs_on_cpu(graph, source, threads=threads)
+    assert np.array_equal(alone, together)
+    assert alone[alone != UNREACHED].max() + 1 == others.levels == counts.levels
+    assert counts.vertices_visited == others.vertices_visited
+    # Threads may list a vertex each.
+    assert counts.arcs_examined <= others.arcs_examined < 1.1 * counts.arcs_examined
 
 
 def test_what_is_left_behind_a_hub_is_not_swept_level_by_level() -> None:

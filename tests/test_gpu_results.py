@@ -6,7 +6,7 @@ What moves and changes numbers is tested without a GPU too: the kernel runs on e
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +22,10 @@ from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda import delivery, driver, memory, staging
 from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.worker import solve as solver
-from godwit.worker.cuda import results
 from godwit.worker.cuda.placement import GpuPlacement
+from godwit.worker.cuda.results import ProgramResults
 from godwit.worker.program import VertexProgram, identity_of
 from godwit.worker.query import place_parts
 from godwit.worker.solve import converted
@@ -49,11 +50,12 @@ def _program(combine: Any, dtype: str) -> VertexProgram:
 
 class TestConverted:
     @pytest.mark.parametrize("combine", ["min", "max"])
-    @pytest.mark.parametrize("count", [0, 1000, 10_017])
+    @pytest.mark.parametrize("count", [0, 1000, 5000, 10_017])
     def test_identity_stands_for_identity(
         self, monkeypatch: pytest.MonkeyPatch, combine: str, count: int
     ) -> None:
-        monkeypatch.setattr(solver, "_SMALL_VALUES", 10_000)  # above: by a team
+        monkeypatch.setattr(solver, "_SMALL_VALUES", 2_000)  # above: by compiled code
+        monkeypatch.setattr(solver, "_VALUES_OF_A_TEAM", 10_000)
         program = _program(combine, "int32")
         values = np.arange(count, dtype=np.int32) - count // 2
         values[::3] = program.identity
@@ -123,6 +125,12 @@ def _operators(combine: str, values: Any, identity: Any, field_dtype: Any = None
     )
 
 
+def _deliver(placement: GpuPlacement, operators: Any, destination: Destination, limit: Any) -> None:
+    results = ProgramResults(placement, operators, destination, limit)
+    results.begin()
+    results.finish(destination, limit)
+
+
 @needs_compiler
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("gpu", [None, 0, 3])
@@ -149,11 +157,21 @@ def test_delivery(
     if limited:
         wanted[values > limit if combine == "min" else values < limit] = never
     with _placed_values(parts, ranges, values, fields) as (placement, is_range):
-        for _ in range(2):
+        for begins_at in (
+            None,
+            limit,
+            program.identity,
+        ):  # the limit when a run began that was started
             destination = Destination(
                 ResultLocation(gpu), np.dtype(result_dtype), never, ranges=is_range
             )
-            results.deliver(placement, operators, destination, limit)
+            if begins_at is None:
+                _deliver(placement, operators, destination, limit)
+            else:
+                on_the_way = ProgramResults(placement, operators, destination, begins_at)
+                on_the_way.begin()
+                on_the_way.start()
+                on_the_way.finish(destination, limit)
             found = [
                 array if gpu is None else array.get()
                 for array in (destination.values, destination.fields)
@@ -180,7 +198,7 @@ def test_results_go_by_the_host_where_a_gpu_has_no_room(
     monkeypatch.setattr(delivery, "kept_or_new", no_room)
     with _placed_values(3, False, values, values) as (placement, ranges):
         destination = Destination(ResultLocation(gpu), values.dtype, 0, ranges)
-        results.deliver(placement, operators, destination, 0)
+        _deliver(placement, operators, destination, 0)
     assert failed
     assert destination.values.device.id == gpu
     assert np.array_equal(destination.values.get(), values)
@@ -204,7 +222,7 @@ def test_nothing_is_made_for_a_further_result(
                         patch.setattr(delivery, name, None)
                     patch.setattr(memory, "LockedBuffer", None)
                     patch.setattr(memory, "Buffer", None)
-                results.deliver(placement, operators, destination, 0)
+                _deliver(placement, operators, destination, 0)
             assert machine.launched["deliver"] == before.get("deliver", 0) + 1
             assert np.array_equal(destination.values, values)
             del destination
@@ -228,8 +246,51 @@ def test_a_failure_while_results_come_down(monkeypatch: pytest.MonkeyPatch) -> N
     with _placed_values(1, True, values, values) as (placement, ranges):
         destination = Destination(ResultLocation(), values.dtype, 0, ranges)
         with pytest.raises(gw.errors.DeviceError, match="the bus is gone"):
-            results.deliver(placement, operators, destination, 0)
+            _deliver(placement, operators, destination, 0)
     assert destination.values is None
+
+
+@needs_compiler
+@pytest.mark.parametrize("slice_s", [0.1, 0.0])
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("gpu", [0, 3])
+def test_each_launch_has_its_results_gathered_behind_it(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, devices: int, gpu: int, slice_s: float
+) -> None:
+    monkeypatch.setattr(
+        ResultLocation, "named", lambda name: ResultLocation(None if name == "host" else gpu)
+    )
+    options: Any = {"gpu": ExperimentOptions(slice_s=slice_s), "results": f"cuda:{gpu}"}
+    steps: Any = {**options, "execution": "bulk-synchronous"}
+    generator = np.random.default_rng(devices)
+    graph = gw.Graph.from_edges(*generator.integers(0, 60, (2, 150)), generator.integers(1, 9, 150))
+    ring = np.arange(300)  # wide enough for supersteps, which give it up, as it is deep
+    near = np.concatenate([(ring + step) % 300 for step in (1, 2, 3)])
+    deep = gw.Graph.from_edges(np.tile(ring, 3), near, directed=False)
+    names = [f"cuda:{index}" for index in range(devices)]
+    with gw.place(graph, names) as placed, gw.place(deep, names) as long:
+        asked: list[tuple[Callable[[], Any], Any]] = [
+            (lambda: gw.bfs(placed, 1, **steps).distance, gw.bfs(graph, 1).distance),
+            (lambda: gw.sssp(placed, 1, **options).distance, gw.sssp(graph, 1).distance),
+            (lambda: gw.sssp(placed, 1, results="cuda").distance, gw.sssp(graph, 1).distance),
+            (lambda: gw.bfs(long, 1, results="cuda").distance, gw.bfs(deep, 1).distance),
+            (lambda: gw.connected_components(placed, **options).label,
+             gw.connected_components(graph).label),
+            *(
+                (lambda limit=limit: gw.pagerank(placed, max_iterations=limit, **options).rank,
+                 gw.pagerank(graph, max_iterations=limit).rank)
+                for limit in (3, 4)
+            ),
+        ]  # fmt: skip
+        for ask, wanted in asked:
+            for number in range(2):
+                before = dict(machine.launched)
+                np.testing.assert_allclose(ask().get(), wanted, rtol=1e-9)
+                works, gathers = (
+                    machine.launched[name] - before.get(name, 0) for name in ("work", "deliver")
+                )
+                if number and devices == 1 and gpu == 0:
+                    assert works == gathers
 
 
 COUNT = driver.device_count()

@@ -12,15 +12,20 @@ import itertools
 import sys
 import threading
 import time
+import weakref
+from contextvars import ContextVar
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import godwit as gw
+from godwit.dataflow import workers as workers_module
 from godwit.dataflow.cuda import lanes
 from godwit.dataflow.cuda.segments import GpuSpace, PinnedSpace
+from godwit.dataflow.receiver import Offer
 from godwit.errors import DeviceError, InputError, RunTimeoutError
 from godwit.runtime.cuda import driver, events, memory, staging
 from godwit.runtime.cuda.events import native_stream
@@ -379,6 +384,324 @@ def test_small_packets_are_copied_several_at_a_time(source: str, target: str, ro
         assert machine.faults == []
 
 
+def by_function(segment: Any, source: Any, destinations: Any) -> Any:
+    return destinations[0]
+
+
+@pytest.mark.parametrize("policy", ["any", "gather", by_function])
+@pytest.mark.parametrize(("source", "target"), [("locked", 1), ("cuda:0", 0), ("cuda:0", 2)])
+def test_routers_to_one_output_copy_several_packets_at_a_time(
+    policy: Any, source: str, target: int
+) -> None:
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            sender = at(context, "host" if source == "locked" else source)
+            router = gw.Router([sender], [at(context, ENDS[target])], policy, packet_bytes=LARGE)
+            output = router.output(at(context, ENDS[target]))
+            assert output.buffers == 48
+            array = source_array(machine, context, source, 64 * LARGE // 4 - 5)
+            with router.input(sender) as link:
+                link.send(array)
+            assert received(machine, output) == list(range(7, 7 + len(array)))
+            assert output.statistics.segments == 64
+            assert machine.copies <= 64 // 4
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("policy", ["any", "broadcast", "round-robin", "scatter"])
+@pytest.mark.parametrize("seed", range(3))
+def test_routers_to_several_outputs_share_out_runs_of_packets(policy: str, seed: int) -> None:
+    """If they have buffers for that; each output gets what comes to it in order."""
+    with pretended_gpus(PEERS, seed) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            ends = context.endpoints
+            router = gw.Router(
+                [context.host], ends, policy, packet_bytes=PACKET, buffers=[6, 16][seed % 2]
+            )
+            found: dict[str, list[int]] = {}
+
+            def work(end: Any) -> None:
+                found[end.name] = received(machine, router.output(end))
+
+            array = source_array(machine, context, "locked", 100 * PACKET // 4 - 3)
+            with context.workers() as workers:
+                workers.each(ends, work)
+                for part in np.array_split(array, [7, 40 * PACKET // 4]):
+                    router.input(context.host).send(part)
+            parts = [found[end.name] for end in ends]
+            assert all(part == sorted(part) for part in parts)
+            times = 2 if policy == "broadcast" else 1
+            assert sorted(parts[0] + parts[1]) == sorted(list(range(7, 7 + len(array))) * times)
+            assert machine.copies <= 101 * times  # of 101 packets
+            if policy in ("broadcast", "scatter") or (policy == "any" and seed == 1):
+                assert machine.copies < 95 * times
+        assert machine.faults == []
+
+
+def test_a_buffer_is_released_if_the_last_to_claim_is_not_the_last_to_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two receivers share an offer of packets of a segment that is sent on."""
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            first, second = context.endpoints
+            up = gw.Link(context.host, first, packet_bytes=8 * PACKET, buffers=1)
+            router = gw.Router(
+                [first], [second, context.host], "any", packet_bytes=PACKET, buffers=12
+            )
+            slow, fast = router.output(second), router.output(context.host)
+            numbers = source_array(machine, context, "locked", 8 * PACKET // 4)
+            up.send(numbers)
+            segment = up.receive().wait()
+            router.input(first).send(segment)
+            segment.release()
+
+            rooms = [1]
+            assert slow.receiver is not None
+            monkeypatch.setattr(slow.receiver, "_room", lambda offer: rooms.pop() if rooms else 0)
+            copy = lanes.GpuLane.copy
+            others: list[Any] = []
+
+            def copy_last(*arguments: Any) -> Any:
+                thread = threading.Thread(target=lambda: others.append(fast.receive()))
+                thread.start()
+                thread.join()
+                return copy(*arguments)
+
+            monkeypatch.setattr(lanes.GpuLane, "copy", copy_last)
+            slow.receive().wait()
+            monkeypatch.undo()
+            assert (slow.statistics.segments, fast.statistics.segments) == (1, 7)
+            up.send(numbers)
+            up.receive().wait(2)
+        assert machine.faults == []
+
+
+def test_a_release_is_not_lost_while_another_thread_looks_at_the_buffer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which records an event for an earlier release: no other thread takes the buffer until it has."""
+    with pretended_gpus(PEERS) as machine:
+        with gw.Context(["cuda:0", "cuda:1"]) as context:
+            first, second = context.endpoints
+            router = gw.Router(
+                [context.host], [first, second], "any", packet_bytes=PACKET, buffers=6
+            )
+            output = router.output(first)
+            router.input(context.host).send(source_array(machine, context, "locked", PACKET // 4))
+            with context.workers() as workers:
+                workers.start(first, lambda: next(iter(output)).release())  # without an event yet
+            receiver = output.receiver
+            assert receiver is not None
+            slot = receiver._free[-1]
+            assert slot.recorded is None
+            receiver._free.rotate(1)
+            record_event = GpuSpace.record_event
+            was_free: list[bool] = []
+
+            def try_to_take() -> None:
+                was_free.append(receiver._lock.acquire(timeout=0.05))
+                if was_free[-1]:
+                    receiver._lock.release()
+
+            def look(space: Any, stream: Any = None) -> Any:
+                thread = threading.Thread(target=try_to_take)
+                thread.start()
+                thread.join()
+                return record_event(space, stream)
+
+            monkeypatch.setattr(GpuSpace, "record_event", look)
+            output.receive()
+            assert was_free == [False]
+            assert slot.recorded is not None
+        assert machine.faults == []
+
+
+@pytest.mark.parametrize("outputs", [2, 5, 8])
+def test_a_short_message_keeps_all_receivers_busy(outputs: int) -> None:
+    """However many packets a copy could bring to one of them."""
+    with pretended_gpus(PEERS) as machine, gw.Context(["cuda:0"] * outputs) as context:
+        router = gw.Router(
+            [context.host], context.endpoints, "any", packet_bytes=PACKET, buffers=24
+        )
+        links = [router.output(endpoint) for endpoint in context.endpoints]
+        pendings = [link.receive() for link in links]
+        count = 8 * PACKET // 4
+        router.input(context.host).send(source_array(machine, context, "locked", count))
+        assert sum(pending.wait(2).rows for pending in pendings) >= outputs * PACKET // 4
+        assert sum(link.statistics.segments for link in links) == 8
+
+
+def test_a_message_of_higher_priority_overtakes_what_a_router_has_offered_ahead() -> None:
+    with gw.Context(["cpu:0"]) as context:
+        router = gw.Router([context.host], context.endpoints, packet_bytes=8, buffers=6)
+        with router.input(context.host) as link:
+            link.send(np.arange(60), metadata="long")
+            link.send(np.arange(1), metadata="urgent", priority=1)
+        output = router.output(context.endpoints[0])
+        order = [segment.metadata for segment in output]
+        assert order.index("urgent") == 6  # behind the buffers that were filled at once
+        assert len(order) == 61
+
+
+def test_a_policy_that_treats_messages_alike_is_asked_once_for_what_is_offered_together() -> None:
+    asked: list[int] = []
+
+    def choose(segment: Any, source: Any, destinations: Any) -> Any:
+        asked.append(segment.offset)
+        assert len(segment.array) == 2
+        return destinations
+
+    for by_message in (False, True):
+        with gw.Context(["cpu:0"]) as context:
+            policy = gw.Policy("mine", choose, by_message=by_message)
+            router = gw.Router(
+                [context.host], context.endpoints, policy, packet_bytes=16, buffers=4
+            )
+            with router.input(context.host) as link:
+                link.send(np.arange(8))
+            output = router.output(context.endpoints[0])
+            assert [segment.array.tolist() for segment in output] == [
+                [0, 1],
+                [2, 3],
+                [4, 5],
+                [6, 7],
+            ]
+        assert asked == ([0] if by_message else [0, 2, 4, 6])
+        asked.clear()
+    with pytest.raises(InputError, match="by_message"):
+        gw.Policy("mine", choose, by_message="yes")  # type: ignore[arg-type]
+
+
+def test_segments_that_several_claim_at_once_are_claimed_once() -> None:
+    message: Any = SimpleNamespace(rows=1, segment=lambda number: number)
+    offer = Offer(message, range(5, 100_005), 0, (), 1)
+    claimed: list[list[int]] = [[] for _ in range(4)]
+
+    def claim(found: list[int], most: int) -> None:
+        while some := offer.claim(most):
+            assert some == list(range(some[0], some[-1] + 1))
+            found += some
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [
+            threading.Thread(target=claim, args=(found, most + 1))
+            for most, found in enumerate(claimed)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(itertools.chain(*claimed)) == list(range(5, 100_005))
+    assert all(found == sorted(found) for found in claimed)
+    assert offer.segments_left == 0
+
+
+def test_the_memory_of_the_last_segment_goes_with_its_link() -> None:
+    """Without the garbage collector: a loop ends by an exception, whose frames might keep it."""
+    with pretended_gpus(PEERS) as machine:
+        array = gpu_array(machine, 0, np.arange(64 * PACKET // 4, dtype=np.int32))
+
+        def receive(link: Any) -> int:
+            count = 0
+            for segment in link:
+                count += len(segment)
+            return count
+
+        gc.disable()
+        try:
+            for _ in range(3):
+                with gw.Context(["cuda:0", "cuda:1"]) as context:
+                    link = gw.Link(*context.endpoints, packet_bytes=PACKET, buffers=32)
+                    with link:
+                        link.send(array)
+                    assert receive(link) == len(array)
+            assert machine.calls["cudaMalloc"] == 1
+        finally:
+            gc.enable()
+
+
+_variable: ContextVar[str] = ContextVar("_variable", default="unset")
+
+
+def test_workers_beside_gpus_run_in_kept_threads() -> None:
+    """Which a later worker does not notice."""
+    seen: list[tuple[int, str, str]] = []
+
+    def work() -> None:
+        seen.append((threading.get_ident(), threading.current_thread().name, _variable.get()))
+        _variable.set("set")
+
+    with pretended_gpus(PEERS):
+        for _ in range(3):
+            with gw.Context(["cuda:0"]) as context, context.workers() as workers:
+                workers.start(context.endpoints[0], work)
+    assert len({thread for thread, _, _ in seen}) == 1
+    assert {(name, value) for _, name, value in seen} == {("godwit-worker-cuda:0", "unset")}
+    assert not [one.name for one in threading.enumerate() if "worker" in one.name]
+
+
+def test_a_thread_whose_worker_could_not_be_called_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Nameless:
+        @property
+        def __name__(self) -> str:
+            raise ValueError("no name")
+
+        def __call__(self) -> None:
+            pass
+
+    ran: list[int] = []
+    monkeypatch.setattr(threading, "excepthook", lambda raised: None)
+    with pretended_gpus(PEERS), gw.Context(["cuda:0"]) as context:
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], Nameless())
+        context.cancel_scope.participants.clear()
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], ran.append, 1)
+    assert ran == [1]
+
+
+def test_a_block_that_has_ended_keeps_no_arguments_of_its_workers() -> None:
+    class Argument:
+        pass
+
+    argument: Any = Argument()
+    kept = weakref.ref(argument)
+    with pretended_gpus(PEERS), gw.Context(["cuda:0"]) as context:
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], id, argument)
+        del argument
+        assert kept() is None
+        assert workers is not None
+
+
+def test_a_worker_whose_start_was_interrupted_ends() -> None:
+    """Ctrl-C came before its thread, a kept one, was told of it."""
+    ran: list[int] = []
+    with pretended_gpus(PEERS), gw.Context(["cuda:0"]) as context:
+        with context.workers() as workers:
+            workers.start(context.endpoints[0], int)
+        begin = workers_module._Thread.begin
+        with pytest.MonkeyPatch.context() as patch:
+
+            def interrupted(thread: Any, worker: Any) -> None:
+                patch.undo()
+                raise KeyboardInterrupt
+
+            patch.setattr(workers_module._Thread, "begin", interrupted)
+            with pytest.raises(KeyboardInterrupt), context.workers() as workers:
+                workers.start(context.endpoints[0], ran.append, 1)
+        assert workers_module._Thread.begin is begin
+        assert ran == []
+    assert not [one.name for one in threading.enumerate() if "worker" in one.name]
+
+
 def test_segments_that_end_within_a_row_of_buffers_are_not_neighbours() -> None:
     """Rows of 12 bytes leave a gap at the end of each packet."""
     with pretended_gpus(PEERS) as machine:
@@ -409,7 +732,7 @@ def test_buffers_in_limited_memory_are_no_more_than_before() -> None:
 @pytest.mark.parametrize("ends", list(itertools.permutations(ENDS, 2)), ids="-".join)
 @pytest.mark.parametrize(
     ("packet", "of_host", "of_gpus"),
-    [(4096, 3, 3), (LARGE, 32, 32), (4 << 20, 4, 16), (16 << 20, 3, 4)],
+    [(4096, 3, 3), (LARGE, 48, 48), (4 << 20, 6, 24), (16 << 20, 3, 6)],
 )
 def test_buffers_by_default_suit_what_is_copied_at_once(
     ends: tuple[str, str], packet: int, of_host: int, of_gpus: int

@@ -30,7 +30,8 @@ needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {dri
 
 @pytest.fixture(params=range(3))
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Two GPUs, and a pool of three threads with small slots."""
+    """Two GPUs, and a pool of three threads with small slots, of which one, two or all fill them."""
+    monkeypatch.setattr(staging, "MOST_FILLING", 1 + request.param)
     monkeypatch.setattr(staging, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", PIECE // 4)
     monkeypatch.setattr(config, "thread_count", lambda: 3)
@@ -129,6 +130,21 @@ def test_many_copies_under_way_take_no_more_page_locked_memory(machine: Machine)
         for target in targets:
             assert np.array_equal(target, given)
         assert machine.bytes_on(-1) == 3 * staging.SLOTS * PIECE
+
+
+@pytest.mark.parametrize("begin", [0, 1, PIECE // 2, PIECE - 1])
+def test_one_thread_writes_a_huge_page_of_the_host(machine: Machine, begin: int) -> None:
+    """Pieces into host memory end where pages of their size do, whatever address the copy begins at."""
+    memory = np.zeros(8 * PIECE, np.uint8)
+    aligned = -memory.ctypes.data % PIECE
+    to = memory[aligned + begin : aligned + 4 * PIECE]
+    with ExitStack() as stack:
+        there = on_gpu(stack, 0, to.nbytes)
+        there[:] = random_bytes(to.nbytes, begin)
+        before = machine.copies
+        start(Way.DOWN, 0, to, there).wait()
+        assert machine.copies - before == 4
+        assert np.array_equal(to, there)
 
 
 def test_a_copy_comes_after_its_events_and_holds_up_no_other(machine: Machine) -> None:

@@ -544,9 +544,9 @@ class TestOnGpus:
         run_slice = SlicedRun._run_slice
 
         def interrupted(
-            run: SlicedRun, launches: Any, ended: memoryview, ends: list[float], look: Any
+            run: SlicedRun, ended: memoryview, ends: list[float], look: Any, behind: Any
         ) -> None:
-            run_slice(run, launches, ended, ends, look)
+            run_slice(run, ended, ends, look, behind)
             del ends[1:]
             raise KeyboardInterrupt
 

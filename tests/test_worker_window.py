@@ -9,6 +9,7 @@ import pytest
 
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
+from godwit.algorithms.sssp import PROGRAMS
 from godwit.runtime.statistics import RunStatistics
 from godwit.worker import delta
 from gpu_endpoints import needs_gpu, on_endpoints
@@ -46,17 +47,41 @@ def check(graph: gw.Graph, devices: list[str], **options: Any) -> RunStatistics:
 def test_distances_are_right_whatever_width_is_tried(
     kind: str, devices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        delta, "_GPU_FACTOR", 0.5
-    )  # a narrow window, so that there are many meetings
+    monkeypatch.setattr(delta, "_GPU_FACTOR", 0.01)  # a narrow window: many meetings
     graph = weighted_grid(kind, 6, 100)
     with emulated_gpus(2, seed=3, checks=True):
         found = check(graph, devices)
         fixed = check(graph, devices, worker=gw.WorkerOptions(delta=found.delta))
     assert found.delta == fixed.delta
-    if kind == "two values":
-        assert found.rounds.max() > 40  # enough for several trials
+    if kind == "heavy tail":
+        assert fixed.rounds.max() > 100  # enough for several trials
         assert found.rounds.max() < fixed.rounds.max()  # a wider window was found
+
+
+def first_width(graph: gw.Graph) -> float:
+    return delta.choose_gpu_window(PROGRAMS["float64"], graph, None, None)[0]
+
+
+@pytest.mark.parametrize("factor", [0.125, 1024.0])
+def test_the_first_width_scales_with_the_weights(factor: float) -> None:
+    graph = gw.generators.uniform(300, edges=1200, weights=(1, 64), seed=2)
+    assert graph.weights is not None
+    scaled = graph.with_weights(factor * graph.weights.astype(np.float64))
+    assert first_width(scaled) == pytest.approx(factor * first_width(graph))
+
+
+def test_heavy_arcs_do_not_widen_the_first_width_where_many_are_light() -> None:
+    graph = gw.generators.uniform(300, edges=1200, weights=(1, 64), seed=2)  # 8 arcs a vertex
+    assert graph.weights is not None
+    weights = graph.weights.astype(np.float64)
+    heavier = np.where(weights > 32, 1e6 * weights, weights)  # half of the arcs
+    assert first_width(graph.with_weights(heavier)) == first_width(graph)
+    steps = np.arange(300)
+    road = gw.Graph.from_edges(
+        steps[:-1], steps[1:], np.ones(299)
+    )  # an arc a vertex, which all paths take
+    some_heavy = np.where(steps[1:] % 2 == 0, 1.0, 1e6)
+    assert first_width(road.with_weights(some_heavy)) > 1000 * first_width(road)
 
 
 @pytest.mark.gpu

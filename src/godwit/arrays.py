@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,11 @@ def _cupy(why: str) -> Any:
     return cupy
 
 
+@lru_cache(maxsize=1)
+def _gpu_count(cupy: Any) -> int:
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
 def computed_in_place(array: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function computes of an array, on the host or on the GPU where it lies."""
     if isinstance(array, np.ndarray):
@@ -167,7 +173,7 @@ class ResultLocation:
             raise InputError(f"results must be 'host', 'cuda' or such as 'cuda:1', got {given:.80}")
         cupy = _cupy(f"results={name!r} makes arrays on a GPU")
         try:
-            count = int(cupy.cuda.runtime.getDeviceCount())
+            count = _gpu_count(cupy)
         except RuntimeError as error:  # no driver, or no GPU
             raise DeviceError(f"results={name!r} needs a GPU ({error}); 'host' works") from error
         if int(number) >= count:
@@ -199,11 +205,15 @@ class ResultLocation:
         import cupy
 
         try:
-            with cupy.cuda.Device(self.gpu):
-                array = cupy.empty(count, dtype)
-                # CuPy's pool hands out memory that work in its stream may still be using.
-                cupy.cuda.get_current_stream().synchronize()
-                return array
+            if cupy.cuda.runtime.getDevice() != self.gpu:
+                with cupy.cuda.Device(self.gpu):
+                    return self.empty(count, dtype)
+            array = cupy.ndarray(count, dtype)
+            # CuPy's pool hands out memory that work in its stream may still be using.
+            stream = cupy.cuda.get_current_stream()
+            if not stream.done:
+                stream.synchronize()
+            return array
         except (RuntimeError, MemoryError) as error:
             nbytes = count * np.dtype(dtype).itemsize
             raise DeviceError(

@@ -19,7 +19,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -230,8 +230,9 @@ def active() -> Trace | None:
     return _active.get()
 
 
-@contextmanager
-def recorded(target: TraceArgument, name: str, *, input_path: str | None = None) -> Iterator[None]:
+def recorded(
+    target: TraceArgument, name: str, *, input_path: str | None = None
+) -> AbstractContextManager[None]:
     """Record the block as a call of this name: into a file, into a trace, or into what is recorded already.
 
     A file is written when the block ends, well or not: of a run that fails it has what there was.
@@ -241,9 +242,11 @@ def recorded(target: TraceArgument, name: str, *, input_path: str | None = None)
     :raises FileError: the file cannot be written, which is found out before the block begins
     """
     trace = active() if target is None else target
-    if trace is None:
-        yield
-        return
+    return nullcontext() if trace is None else _recorded(trace, name, input_path)
+
+
+@contextmanager
+def _recorded(trace: Any, name: str, input_path: str | None) -> Iterator[None]:
     if isinstance(trace, Trace):
         with trace.recording(), trace.span(HOST, PHASES, name):
             yield

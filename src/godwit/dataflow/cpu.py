@@ -28,12 +28,12 @@ class HostBlock:
         self._space = space
         self._data: Array | None = data
 
-    def view(self, dtype: Any, shape: tuple[int, ...]) -> Array:
-        """Return the memory as an array; InputError after it was freed."""
+    def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Array:
+        """Return the memory from an offset in bytes on as an array; InputError after it was freed."""
         if self._data is None:
             raise InputError("this block has been freed")
         nbytes = np.dtype(dtype).itemsize * prod(shape)
-        view: Array = self._data[:nbytes].view(dtype).reshape(shape)
+        view: Array = self._data[offset : offset + nbytes].view(dtype).reshape(shape)
         return view
 
     def free(self) -> None:
@@ -66,6 +66,7 @@ class HostSpace:
     """
 
     kind = "host"
+    index = None
     stream = None
     copy_bytes = 0
 

@@ -49,6 +49,16 @@ class Endpoint:
             raise TopologyError(f"{self} has no memory; its links end in that of others")
         return self.context.make_space(self)
 
+    def copy_bytes_to(self, target: Endpoint) -> int:
+        """Return the size up to which small packets are copied several at a time; 0 if they are not."""
+        here, there = self.space, target.space
+        return 0 if here.index == there.index else min(here.copy_bytes, there.copy_bytes)
+
+    @property
+    def has_one_receiver(self) -> bool:
+        """True if all that one link from it carries goes to one receiver."""
+        return True
+
     @property
     def stream(self) -> Any:
         """Stream of a GPU's workers; None elsewhere."""

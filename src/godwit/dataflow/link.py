@@ -3,9 +3,10 @@
 A link ends at an endpoint, which has a receiver (:mod:`godwit.dataflow.receiver`), or at a router, which
 determines the receivers. The threads that send, receive or release make all progress: links have no thread.
 The sender's array stays in place until a receiver has a free buffer, so no segment is stored on the way. A
-link to an endpoint *offers* whole messages, which the receiver cuts; a link to a router cuts them itself,
-and offers segment by segment. Both offer a few ahead of those that have been claimed, and some more when
-these become few.
+link to an endpoint *offers* whole messages. A link to a router offers consecutive segments together: as
+many as the one receiver has buffers, or, with several, what one copy brings to one of them, which is a
+single segment if buffers are few or the message is short. Both offer a few ahead of those that have been
+claimed, and some more when these become few.
 
 Order: segments of one link arrive at each of their receivers in the order in which they were sent; those of
 messages with a higher priority overtake.
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.receiver import (
-    MessageOffer,
     Offer,
     PendingSegment,
     Receiver,
@@ -43,9 +43,10 @@ DEFAULT_PACKET_BYTES = 16 << 20
 with 4 MiB), and 54.5 of 55 to and from the host."""
 DEFAULT_BUFFERS = 3
 """Default receive buffers: one is read, one is filled, one waits until its result has been sent. Links that
-copy several packets at a time have more, for two such copies. Outputs of routers do not: each would take as
-many segments, which the others could have."""
-_MOST_DEFAULT_BUFFERS = 32
+copy several packets at a time have more, for three such copies: the third goes on until the receiver has
+been woken by the first. Outputs of routers with several have not: each would take as many segments, which
+the others could have."""
+_MOST_DEFAULT_BUFFERS = 48
 _LEAST_COPIED_TOGETHER = 64 << 10
 """Smaller packets mostly bring messages of one packet, and have few buffers: with many, the threads that
 send and receive got into each other's way, and a message took twice as long."""
@@ -87,7 +88,7 @@ class Link:
     :param target: the receiver; routers create their own links
     :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
     :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
-        another is sent on meanwhile; None for 3, or up to 32 for packets of 64 KiB and more between GPUs
+        another is sent on meanwhile; None for 3, or up to 48 for packets of 64 KiB and more between GPUs
         and to and from them, several of which are copied at a time
     :param copies: if True, segments are copied even where the receiver could read the sender's memory
     :ivar name: source and target, for messages
@@ -144,13 +145,11 @@ class Link:
             packet = DEFAULT_PACKET_BYTES if packet_bytes is None else packet_bytes
             packet = as_count(packet, "packet_bytes", 1, _MOST_BYTES)
             limit = context.limit_bytes(target)
-            copy_bytes = 0
-            if limit is None and not self._is_routers:
-                copy_bytes = min(source.space.copy_bytes, target.space.copy_bytes)
+            copy_bytes = source.copy_bytes_to(target) if limit is None else 0
             if buffers is None:
                 buffers = DEFAULT_BUFFERS
-                if packet >= _LEAST_COPIED_TOGETHER:
-                    buffers = max(buffers, min(2 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
+                if packet >= _LEAST_COPIED_TOGETHER and source.has_one_receiver:
+                    buffers = max(buffers, min(3 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
             if limit is not None and packet > limit:
                 raise TopologyError(
                     f"packets of {packet:,} bytes do not fit in the pool of {limit:,} bytes of {target}"
@@ -170,10 +169,14 @@ class Link:
         receivers = self._receivers()
         self._packet_bytes = min(receiver.packet_bytes for receiver in receivers)
         self._most_ahead = max(_FEWEST_AHEAD, 2 * sum(receiver.buffers for receiver in receivers))
-        # With several receivers the router's policy is called late, one segment at a time.
-        has_one_receiver = len(receivers) == 1
-        self._resume_ahead = self._most_ahead // 2 if has_one_receiver else self._most_ahead - 1
-        self._cut_at_once = self._most_ahead if has_one_receiver else 1
+        # With several receivers policies are called late, for as many segments as one copy brings.
+        self._receiver_count = len(receivers)
+        self._has_one_receiver = len(receivers) == 1
+        self._resume_ahead = self._most_ahead - 1
+        self._cut_at_once = min(receiver.neighbours for receiver in receivers)
+        if self._has_one_receiver:
+            self._resume_ahead = self._most_ahead // 2
+            self._cut_at_once = self._most_ahead
         # Reentrant, since the garbage collector may release a segment while it is held.
         self._lock = threading.RLock()
         self._outbox: list[tuple[float, int, Message | None]] = []
@@ -298,15 +301,15 @@ class Link:
             heappush(self._outbox, (float("inf"), next(self._numbers), None))
         self._pump()
 
-    def _claimed(self) -> None:
+    def _claimed(self, units: int) -> None:
         with self._lock:
-            self._unclaimed -= 1
+            self._unclaimed -= units
             if self._unclaimed > self._resume_ahead or not self._outbox:
                 return  # a thread that adds to the outbox pumps afterwards
         self._pump()
 
     def _pump(self, message: Message | None = None) -> bool:
-        """Offer segments until enough are unclaimed, after adding a message to the outbox if one is given.
+        """Offer until enough is unclaimed, after adding a message to the outbox if one is given.
 
         Return False if the link is shut down, so that the message cannot be added.
 
@@ -336,55 +339,87 @@ class Link:
             raise
         return True
 
-    def _cut(self) -> tuple[list[tuple[Segment, Message]], bool]:
+    def _cut(self) -> tuple[list[tuple[Message, range]], bool]:
         """Return what may be offered now, and whether the link ends then; with the lock.
 
-        Segments of messages to a router; the first segments of messages to an endpoint.
+        Of each message the numbers of consecutive segments.
 
         The garbage collector may call :meth:`_claimed` meanwhile; not while the outbox is found empty.
         """
         self._is_pumping = True
-        cut: list[tuple[Segment, Message]] = []
+        cut: list[tuple[Message, range]] = []
         is_end = False
         outbox = self._outbox
-        while outbox and self._unclaimed < self._most_ahead and len(cut) < self._cut_at_once:
+        room = min(self._cut_at_once, self._most_ahead - self._unclaimed)
+        while outbox and room > 0:
             message = outbox[0][2]
             if message is None:
                 heappop(outbox)
                 is_end = True
                 break
-            cut.append((message.cut(), message))
-            if self.receiver is not None or not message.segments_left:
+            if self.receiver is not None:
+                numbers = message.cut()
+            else:
+                # More are offered when these are claimed; messages of higher priority come between.
+                most = min(room, self._most_ahead - self._resume_ahead)
+                if not self._has_one_receiver:  # no receiver takes the share of others
+                    share = max(1, message.segments // self._receiver_count)
+                    most = min(room, message.at_once, share)
+                numbers = message.cut(most)
+            if not message.segments_left:
                 heappop(outbox)
-            self._unclaimed += 1
+            cut.append((message, numbers))
+            units = 1 if self.receiver is not None else len(numbers)
+            room -= units
+            self._unclaimed += units
         if not (cut or is_end):
             self._is_pumping = False
         return cut, is_end
 
-    def _offer(self, cut: list[tuple[Segment, Message]]) -> None:
+    def _offer(self, cut: list[tuple[Message, range]]) -> None:
         receiver = self.receiver
         if receiver is None:
-            for segment, message in cut:
-                self._route(segment, message)
+            for message, numbers in cut:
+                self._route(message, numbers)
         elif cut:
-            receiver.post([MessageOffer(segment, message, receiver) for segment, message in cut])
+            only = (receiver,)
+            receiver.post(
+                [Offer(message, numbers, -message.priority, only, 1) for message, numbers in cut]
+            )
 
-    def _route(self, segment: Segment, message: Message) -> None:
-        """Offer a segment to all receivers that the router names."""
+    def _route(self, message: Message, numbers: range) -> None:
+        """Offer segments to all receivers that the router names; those that it treats alike at once."""
         assert self._router is not None
+        route = self._route_of(message, numbers[0])
+        if not self._router.asks_by_message:
+            for number in numbers[1:]:
+                following = self._route_of(message, number)
+                if following != route:
+                    self._offer_to(route, message, range(numbers[0], number))
+                    numbers, route = range(number, numbers.stop), following
+        self._offer_to(route, message, numbers)
+
+    def _route_of(self, message: Message, number: int) -> tuple[list[list[Receiver]], float]:
+        """Return groups of receivers, one of each of which gets a segment, and its priority."""
+        assert self._router is not None
+        segment = message.segment(number)
         segment.array = message.part(segment.offset, segment.offset + segment.rows)  # for policies
         groups, priority = self._router.route(segment, self.source)
-        further = len(groups) - 1
+        if priority is None:
+            return groups, message.priority
+        return groups, _as_priority(priority, "the priority of a segment")
+
+    def _offer_to(
+        self, route: tuple[list[list[Receiver]], float], message: Message, numbers: range
+    ) -> None:
+        groups, priority = route
+        further = (len(groups) - 1) * len(numbers)
         if further:
             message.started(further)
             with self._lock:
                 self._unclaimed += further
-        if priority is None:
-            priority = message.priority
-        else:
-            priority = _as_priority(priority, "the priority of a segment")
         for group in groups:
-            offer = Offer(segment, message, -priority, tuple(group), not further)
+            offer = Offer(message, numbers, -priority, tuple(group), len(numbers))
             # Those with most room first: one that always has some would take all, and others idle.
             for receiver in sorted(group, key=Receiver.load) if len(group) > 1 else group:
                 receiver.post([offer])
@@ -459,7 +494,9 @@ class Link:
                 pending = self.receive()
                 try:
                     segment = pending.wait() if stream is None else pending.wait_on(stream)
-                except EndOfLink:
+                except EndOfLink as end:
+                    # From Python 3.12 on, its frames lead to the caller's, whose last segment they keep.
+                    end.__traceback__ = None
                     return
                 del pending
             segment.has_arrived = True  # for the endpoint's stream, on which it is released
@@ -531,8 +568,9 @@ class Message:
     :param rows: largest number of rows of a segment
     :param after: events after which the rows may be read
     :param future: resolved when every segment has been copied, or read in place
-    :param claimed: called whenever an offer of it is claimed
-    :ivar segments_left: number of segments that are not created yet
+    :param claimed: called with its units whenever an offer of it is claimed
+    :ivar segments: number of its segments
+    :ivar segments_left: number of segments that are not offered yet
     :ivar at_once: largest number of segments of one copy, so that there are several copies, and the
         receiver begins early
     :ivar passed_on: the buffer or the message whose memory its array is part of, and which it is a user of
@@ -547,32 +585,40 @@ class Message:
         source: Endpoint,
         after: tuple[Event, ...],
         future: Future[None],
-        claimed: Callable[[], None],
+        claimed: Callable[[int], None],
     ) -> None:
         self.after = after
         self.claimed = claimed
         self.passed_on: Slot | Message | None = None
         self.priority = priority
         self._total = total = len(array)
-        segments = 1 if total <= rows else -(-total // rows)
+        self.segments = segments = 1 if total <= rows else -(-total // rows)
         self.segments_left = self._under_way = segments
         self.at_once = -(-segments // _FEWEST_COPIES)
         self._array = array
-        self._rows = rows
+        self.rows = rows
         self._metadata = metadata
         self._source = source
         self._future = future
-        self._next = 0
         self._lock = threading.RLock()  # as the link's
         self._events: tuple[Event, ...] = ()
         self._most_events = _FEW_EVENTS
 
-    def cut(self) -> Segment:
-        """Return the next segment, whose array is not set yet; an array without rows is one segment."""
-        begin, total = self._next, self._total
-        self._next = end = min(begin + self._rows, total)
-        self.segments_left -= 1
-        return Segment(None, begin, total, self._metadata, self._source, end - begin)
+    def cut(self, most: int | None = None) -> range:
+        """Return the numbers of the next segments, by default of all, which are offered from now on."""
+        begin = self.segments - self.segments_left
+        left = self.segments_left
+        self.segments_left -= left if most is None else min(most, left)
+        return range(begin, self.segments - self.segments_left)
+
+    def segment(self, number: int) -> Segment:
+        """Return a segment, whose array is not set yet; an array without rows is one segment."""
+        rows, total = self.rows, self._total
+        begin = number * rows
+        left = total - begin
+        return Segment(
+            None, begin, total, self._metadata, self._source, rows if rows < left else left
+        )
 
     def part(self, begin: int, end: int) -> Any:
         """Return some rows of the array, of which no segment has finished."""

@@ -1,8 +1,9 @@
 """Routing policies: the destinations of a segment; the router picks one that is free (Groute, section 4.2).
 
-A policy is a function ``(segment, source, destinations)``, called on the host for every segment. It returns
-one of the destinations; or several, of which the first that is free gets the segment; or :func:`every` of
-several, each of which gets it.
+A policy is a function ``(segment, source, destinations)``, called on the host for every segment, or for
+some if all of a message go the same way (:attr:`Policy.by_message`). It returns one of the destinations; or
+several, of which the first that is free gets the segment; or :func:`every` of several, each of which gets
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.receiver import Segment
-from godwit.dtypes import as_count
+from godwit.dtypes import as_count, as_flag
 from godwit.errors import InputError, shown
 
 Endpoints = tuple[Endpoint, ...]
@@ -53,6 +54,8 @@ class Policy:
     :param outputs: required number of outputs; None for any number
     :param reach: ``reach(source, destinations)``: the destinations that ``choose`` may return for segments
         of a source; by default any. An output ends when all sources that reach it have ended
+    :param by_message: if True, ``choose`` and ``priority`` return the same for all segments of a message,
+        and need not be called for each
     :raises InputError: a value of another type
     """
 
@@ -61,6 +64,7 @@ class Policy:
     priority: Callable[[Segment], float] | None = None
     outputs: int | None = None
     reach: Callable[[Endpoint, Endpoints], Endpoints] | None = None
+    by_message: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -69,6 +73,7 @@ class Policy:
             function = getattr(self, name)
             if not callable(function) and (name == "choose" or function is not None):
                 raise InputError(f"{name} must be a function, got {shown(function)}")
+        as_flag(self.by_message, "by_message")
         if self.outputs is not None:
             object.__setattr__(self, "outputs", as_count(self.outputs, "outputs", 1))
 
@@ -82,7 +87,9 @@ def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
 
 def any_available() -> Policy:
     """Return a policy that sends to the first free receiver, which balances load (the paper's default)."""
-    return Policy("any", lambda segment, source, destinations: _others(source, destinations))
+    return Policy(
+        "any", lambda segment, source, destinations: _others(source, destinations), by_message=True
+    )
 
 
 def round_robin() -> Policy:
@@ -98,7 +105,11 @@ def round_robin() -> Policy:
 
 def broadcast() -> Policy:
     """Return a policy that sends to all receivers but the sender."""
-    return Policy("broadcast", lambda segment, source, outputs: every(_others(source, outputs)))
+    return Policy(
+        "broadcast",
+        lambda segment, source, outputs: every(_others(source, outputs)),
+        by_message=True,
+    )
 
 
 def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
@@ -124,7 +135,9 @@ def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
 
 def gather() -> Policy:
     """Return a policy that sends to the only output."""
-    return Policy("gather", lambda segment, source, destinations: destinations, outputs=1)
+    return Policy(
+        "gather", lambda segment, source, destinations: destinations, outputs=1, by_message=True
+    )
 
 
 def _index(source: Endpoint, destinations: Endpoints, policy: str) -> int:
@@ -164,7 +177,9 @@ def tree() -> Policy:
 
 def _reaching(name: str, reach: Callable[[Endpoint, Endpoints], Endpoints]) -> Policy:
     """Return a policy that sends to the first free receiver among those that a source reaches."""
-    return Policy(name, lambda segment, source, ends: reach(source, ends), reach=reach)
+    return Policy(
+        name, lambda segment, source, ends: reach(source, ends), reach=reach, by_message=True
+    )
 
 
 def by_priority(key: Callable[[Segment], float] | None = None) -> Policy:
@@ -172,7 +187,10 @@ def by_priority(key: Callable[[Segment], float] | None = None) -> Policy:
 
     :param key: ``key(segment)``; the message's metadata by default
     """
-    return Policy("priority", any_available().choose, key or (lambda segment: segment.metadata))
+    choose = any_available().choose
+    if key is None:
+        return Policy("priority", choose, lambda segment: segment.metadata, by_message=True)
+    return Policy("priority", choose, key)
 
 
 POLICIES: dict[str, Callable[[], Policy]] = {

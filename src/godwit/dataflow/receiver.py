@@ -1,16 +1,16 @@
 """Segments, and the end of a link at which they arrive: a pipelined receiver (Groute, 4.1, 4.2).
 
-A sender's segment is *offered* to every receiver that may take it. A receiver with a free buffer claims the
-first unclaimed offer, which only one receiver can, starts the copy straight from the sender's memory into
-its buffer, and delivers the segment with events that are done when it has arrived. Claimed offers in the
-queues of other receivers are *stale*, and dropped later. There is no lock per router: each receiver has its
-own, and an offer is claimed in one atomic step.
+A sender's segments are *offered* to every receiver that may take them. A receiver with free buffers claims
+the first unclaimed ones, which only one receiver can, starts the copy straight from the sender's memory
+into its buffers, and delivers the segments with events that are done when they have arrived. Offers all of
+whose segments other receivers have claimed are *stale*, and dropped later. There is no lock per router:
+each receiver has its own, and segments are claimed in one atomic step.
 
-Invariant: an offer is claimed, or in the queue of each of its receivers. A buffer is free, or belongs to
-one claimed segment and has users: the endpoint that received it, until it releases it, and messages that
-send it on, until these have been read. The copy into a buffer waits for the events of all former users, so
-a buffer may be released while kernels still read it. Where a segment is read in place, its message has
-these users.
+Invariant: a segment is claimed, or its offer is in the queue of each of its receivers. A buffer is free, or
+belongs to one claimed segment and has users: the endpoint that received it, until it releases it, and
+messages that send it on, until these have been read. The copy into a buffer waits for the events of all
+former users, so a buffer may be released while kernels still read it. Where a segment is read in place, its
+message has these users.
 
 A copy costs the host more than it takes a small packet to arrive. Buffers of small packets are therefore
 *neighbours* in memory; one copy fills several of them with consecutive segments, and they may wait for each
@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import count, islice
+from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
@@ -98,10 +99,6 @@ class Segment:
         self.message: Any = None
         self.events: tuple[Event, ...] = ()
         self.has_arrived = False
-
-    def copy_for_other(self) -> Segment:
-        """Return a segment of the same rows for another receiver."""
-        return Segment(self.array, self.offset, self.total, self.metadata, self.source, self.rows)
 
     @property
     def is_last(self) -> bool:
@@ -189,79 +186,47 @@ class PendingSegment(Future[Segment]):
 
 
 class Offer:
-    """A segment of a message, offered to some receivers, of which one claims it.
+    """Consecutive segments of a message, offered to some receivers, each of which claims the next of them.
 
-    :param is_only: True if no other offer has the same segment
+    :param numbers: of the segments in their message
+    :param order: offers of lower order go first
+    :param units: what the sender's link counts them as
+    :ivar last_offset: the first row of the last segment
     """
 
-    __slots__ = ("_segment", "_token", "is_only", "message", "order", "receivers")
+    __slots__ = ("_left", "last_offset", "message", "order", "receivers", "units")
 
     def __init__(
         self,
-        segment: Segment,
         message: Message,
+        numbers: range,
         order: float,
         receivers: tuple[Receiver, ...],
-        is_only: bool,
+        units: int,
     ) -> None:
-        self._segment: Segment | None = segment
+        self._left = iter(numbers)
+        self.last_offset = numbers[-1] * message.rows
         self.message = message
         self.order = order
         self.receivers = receivers
-        self.is_only = is_only
-        self._token = [None]
+        self.units = units
 
     @property
     def segments_left(self) -> int:
         """Number of segments that no receiver has claimed; without any the offer is stale."""
-        return len(self._token)
+        return length_hint(self._left)
 
     def claim(self, most: int) -> list[Segment]:
-        """Claim the segment, unless another receiver has: popping the only token is atomic."""
-        try:
-            self._token.pop()
-        except IndexError:
-            return []
-        segment, self._segment = self._segment, None  # stale offers keep no memory
-        assert segment is not None
-        return [segment if self.is_only else segment.copy_for_other()]
+        """Claim and return the next segments, none if other receivers have claimed all.
+
+        The numbers are taken in one call of compiled code, in which no other thread can come between.
+        """
+        numbers = list(islice(self._left, most))
+        segment = self.message.segment
+        return [segment(number) for number in numbers]
 
     def may_wait(self, free: int) -> bool:
-        """Return True if the receiver may claim later, when more buffers than these are free."""
-        return False
-
-
-class MessageOffer:
-    """All segments of a message, offered to the one receiver of a link, which cuts all but the first.
-
-    :param first: the first segment
-    """
-
-    __slots__ = ("_next", "message", "order", "receivers")
-
-    def __init__(self, first: Segment, message: Message, receiver: Receiver) -> None:
-        self._next: Segment | None = first
-        self.message = message
-        self.order = -message.priority
-        self.receivers = (receiver,)
-
-    @property
-    def segments_left(self) -> int:
-        """Number of segments that have not been claimed."""
-        return self.message.segments_left + (self._next is not None)
-
-    def claim(self, most: int) -> list[Segment]:
-        """Claim and return the next segments; with the receiver's lock."""
-        message, first = self.message, self._next
-        assert first is not None
-        segments, self._next = [first], None
-        if message.segments_left:
-            segments += [message.cut() for _ in range(min(most - 1, message.segments_left))]
-            self._next = message.cut() if message.segments_left else None
-        return segments
-
-    def may_wait(self, free: int) -> bool:
-        """Return True if the receiver may claim later, when more buffers than these are free.
+        """Return True if a receiver may claim later, when more buffers than these are free.
 
         The end of a message is claimed at once: its sender may wait for that.
         """
@@ -274,27 +239,27 @@ class Stretch:
     :param nbytes: of all of them
     """
 
-    __slots__ = ("_block", "_bytes", "_nbytes", "_space")
+    __slots__ = ("_block", "_nbytes", "_space")
 
     def __init__(self, space: Space, nbytes: int) -> None:
         self._space = space
         self._nbytes = nbytes
         self._block: Block | None = None
-        self._bytes: Any = None
 
-    def view(self, offset: int, dtype: Any, shape: tuple[int, ...], nbytes: int) -> Any:
-        """Return an array in the memory, which is allocated at the first call."""
-        if self._block is None:
-            self._block = self._space.allocate(self._nbytes)
-        if offset == 0:
-            return self._block.view(dtype, shape)
-        if self._bytes is None:
-            self._bytes = self._block.view(np.uint8, (self._nbytes,))
-        return self._bytes[offset : offset + nbytes].view(dtype).reshape(shape)
+    def allocate(self) -> Block:
+        """Return the memory, which is allocated at the first call."""
+        block = self._block
+        if block is None:
+            self._block = block = self._space.allocate(self._nbytes)
+        return block
+
+    def view(self, offset: int, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """Return an array in the memory."""
+        return self.allocate().view(dtype, shape, offset)
 
     def close(self) -> None:
         """Free the memory. A second call has no effect."""
-        block, self._block, self._bytes = self._block, None, None
+        block, self._block = self._block, None
         if block is not None:
             block.free()
 
@@ -306,15 +271,16 @@ class Slot:
     :ivar segment: segment that it was taken for
     :ivar users: number of users: the endpoint that received the segment, and messages that send it on
     :ivar read: events of former users of this segment
+    :ivar recorded: events after which it may be overwritten; None if one must be recorded first
     :ivar several: of the last copy that filled this slot and others behind it, its array and theirs
     """
 
     __slots__ = (
-        "_after",
         "_view",
         "offset",
         "read",
         "receiver",
+        "recorded",
         "segment",
         "several",
         "stretch",
@@ -329,7 +295,7 @@ class Slot:
         self.segment: Segment | None = None
         self.users = 0
         self.read: tuple[Event, ...] = ()
-        self._after: tuple[Event, ...] | None = ()
+        self.recorded: tuple[Event, ...] | None = ()
         self.taken_s = 0.0  # for the trace
         self._view: Any = None  # the array of the last segment
         self.several: tuple[Any, list[Any]] | None = None
@@ -342,29 +308,33 @@ class Slot:
         filled with others, has no event yet. One that is recorded later in this stream stands for the
         release, too, so that one event is enough for all slots that one copy fills.
         """
-        if self._after is None:
+        if self.recorded is None:
             space = self.receiver.space
-            self._after = (space.record_event(space.stream),)
-        return self._after
+            self.recorded = (space.record_event(space.stream),)
+        return self.recorded
 
-    @property
-    def is_unrecorded(self) -> bool:
-        """True if no event stands for its release yet."""
-        return self._after is None
-
-    def view(self, dtype: Any, shape: tuple[int, ...], nbytes: int) -> Any:
+    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
         """Return an array in its memory; mostly the same as the last time."""
         view = self._view
         if view is None or view.dtype != dtype or view.shape != shape:
-            view = self._view = self.stretch.view(self.offset, dtype, shape, nbytes)
+            view = self._view = self.stretch.view(self.offset, dtype, shape)
         return view
 
-    def is_before(self, other: Slot) -> bool:
-        """Return True if the memory of another slot follows on its own."""
-        return (
-            other.stretch is self.stretch
-            and other.offset == self.offset + self.receiver.packet_bytes
-        )
+    def view_of_several(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """Return an array in its memory and that of slots behind it; mostly the same as the last time."""
+        several = self.several
+        if several is None or several[0].dtype != dtype or several[0].shape != shape:
+            self.several = several = self.stretch.view(self.offset, dtype, shape), []
+        return several[0]
+
+    def share_out(self, segments: Sequence[Segment], dtype: Any, shape: tuple[int, ...]) -> None:
+        """Give segments their parts of :meth:`view_of_several`, which has been called before."""
+        assert self.several is not None
+        parts = self.several[1]
+        if not parts:
+            parts += [segment.slot.view(dtype, (segment.rows, *shape[1:])) for segment in segments]
+        for segment, part in zip(segments, parts, strict=True):
+            segment.array = part
 
     def hold(self) -> None:
         """Add a user, while another one stays."""
@@ -393,9 +363,9 @@ class Slot:
         if segment.message is not None:
             segment.message.release(events)
         elif segment.has_arrived:
-            self._after = events or None
+            self.recorded = events or None
         else:
-            self._after = (*segment.events, *events)
+            self.recorded = (*segment.events, *events)
         receiver._free.append(self)
         if (receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
@@ -424,6 +394,7 @@ class Receiver:
     :param copy_bytes: segments are copied several at a time up to this size
     :param keep: keeps an array alive until an event is done
     :param on_first_request: called with the receiver at the first request
+    :ivar neighbours: largest number of segments of one copy; if more than 1, all slots lie in one stretch
     """
 
     def __init__(
@@ -453,18 +424,17 @@ class Receiver:
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
-        # Slots of one stretch, the largest number of segments of one copy.
-        self._neighbours = 1
+        self.neighbours = 1
         if packet_bytes % _ALIGNMENT_BYTES == 0:
-            self._neighbours = max(1, min(buffers // 2, copy_bytes // packet_bytes))
+            self.neighbours = max(1, min(buffers // 3, copy_bytes // packet_bytes))
         self._free: deque[Slot] = deque()
         # On the host the buffer used last is in the cache, and others may never be needed. On a GPU that
         # buffer is likely to be read still. Neighbours are released, and filled again, one after the other.
-        takes_last = space.stream is None and self._neighbours == 1
+        takes_last = space.stream is None and self.neighbours == 1
         self._take_slot = self._free.pop if takes_last else self._free.popleft
         self._slots: list[Slot] = []
         self._lane: Lane | None = None
-        self._offers: list[tuple[float, int, Offer | MessageOffer]] = []
+        self._offers: list[tuple[float, int, Offer]] = []
         self._arrivals = count()
         # Admitted requests, and requests that are not admitted yet. Weak references: a dropped future, as
         # after a time-out, takes no segment.
@@ -481,13 +451,13 @@ class Receiver:
 
     # Calls by senders
 
-    def post(self, offers: Sequence[Offer | MessageOffer]) -> None:
+    def post(self, offers: Sequence[Offer]) -> None:
         """Add offers."""
         self.match(offers)
         if self._abandoned:
             self._give_up()
 
-    def _queue(self, offers: Sequence[Offer | MessageOffer]) -> None:
+    def _queue(self, offers: Sequence[Offer]) -> None:
         """Queue offers behind those of the same priority; with the lock."""
         if len(self._offers) > self._most_offers:
             self._drop_stale()
@@ -539,6 +509,8 @@ class Receiver:
                 self._slots = self._make_slots()
                 self._free.extend(self._slots)
                 self._on_first_request(self)
+                if self.neighbours > 1:  # else segments may be read in place
+                    self._make_ready()
             if self._is_contested:
                 _add(self._waiting, [ref(pending)])
             else:
@@ -549,13 +521,17 @@ class Receiver:
             self.match()
 
     def _make_slots(self) -> list[Slot]:
-        """Return all buffers, in stretches of neighbours; the last stretch may be shorter."""
-        slots: list[Slot] = []
-        while len(slots) < self.buffers:
-            count = min(self._neighbours, self.buffers - len(slots))
-            stretch = Stretch(self.space, count * self.packet_bytes)
-            slots += [Slot(self, stretch, number * self.packet_bytes) for number in range(count)]
-        return slots
+        """Return all buffers: in one stretch, or in one each, whose memory may never be needed."""
+        packet = self.packet_bytes
+        if self.neighbours > 1:
+            stretch = Stretch(self.space, self.buffers * packet)
+            return [Slot(self, stretch, number * packet) for number in range(self.buffers)]
+        return [Slot(self, Stretch(self.space, packet), 0) for _ in range(self.buffers)]
+
+    def _make_ready(self) -> None:
+        """Make what copies need, before the sender waits for that."""
+        self._lane = self.space.lane()
+        self._slots[0].stretch.allocate()
 
     @property
     def has_begun(self) -> bool:
@@ -566,10 +542,10 @@ class Receiver:
         """Return the events to wait for before waiting requests are admitted."""
         if not (self._is_contested and self._waiting) or self._arrived:
             return ()
-        try:
-            return self._free[0].after
-        except IndexError:  # all are held
-            return ()
+        # With the lock: if another thread took the buffer meanwhile, and released it, the event that is
+        # recorded here would not stand for that release.
+        with self._lock:
+            return self._free[0].after if self._free else ()  # all may be held
 
     def admit(self, is_done: bool) -> None:
         """Admit waiting requests, in their order, if the events before admission are done.
@@ -638,23 +614,24 @@ class Receiver:
 
         Invariant: this delays no wait. A thread that waits for a segment has found none that has arrived,
         and fills the free buffers itself (:meth:`request`). A sender waits for the end of its message,
-        which is claimed as soon as it fits into the free buffers (:meth:`MessageOffer.may_wait`).
+        which is claimed as soon as it fits into the free buffers (:meth:`Offer.may_wait`).
         """
-        if self._neighbours == 1 or not self._arrived:
+        free = len(self._free)
+        if free >= self.neighbours or not self._arrived:
             return False
         try:
-            offer, free = self._offers[0][2], len(self._free)
+            return self._offers[0][2].may_wait(free)
         except IndexError:  # another thread has claimed it
             return False
-        return free < self._neighbours and offer.may_wait(free)
 
-    def match(self, offers: Sequence[Offer | MessageOffer] = ()) -> None:
+    def match(self, offers: Sequence[Offer] = ()) -> None:
         """Queue offers, and claim queued offers while buffers are free.
 
         Called after every change that may make that possible: an offer, a freed buffer, the end of the
         link.
         """
-        taken: list[Offer | MessageOffer] = []
+        taken: list[Offer] = []
+        passed_on: list[Message] = []
         try:
             with self._lock:
                 if offers:
@@ -665,16 +642,21 @@ class Receiver:
                     return
                 self._is_matching = True
                 try:
-                    while self._free and self._offers and self._may_take(self._offers[0][2]):
+                    while self._free and self._offers:
+                        most = self._room(self._offers[0][2])
+                        if not most:
+                            break
                         entry = heappop(self._offers)
                         offer = entry[2]
-                        segments = offer.claim(len(self._free))
+                        segments = offer.claim(most)
                         if offer.segments_left:
                             heappush(self._offers, entry)
-                        elif segments:
-                            taken.append(offer)
                         if not segments:
                             continue
+                        if segments[-1].offset == offer.last_offset:
+                            taken.append(offer)
+                        if offer.message.passed_on is not None:
+                            passed_on.append(offer.message)
                         for segment in segments:
                             segment.receiver, segment.slot = self, self._take_slot()
                         self._begin(offer.message, segments)
@@ -692,91 +674,104 @@ class Receiver:
                     for other in offer.receivers:
                         if other._ended and other is not self:
                             other.match()
-                offer.message.claimed()
-                if offer.message.passed_on is not None:
-                    offer.message.release_origin()
+                offer.message.claimed(offer.units)
+            # After any claim: several receivers may share an offer, and the last to claim need not be the
+            # last to copy.
+            for message in passed_on:
+                message.release_origin()
 
-    def _may_take(self, offer: Offer | MessageOffer) -> bool:
-        """Return True if the receiver may claim an offer.
+    def _room(self, offer: Offer) -> int:
+        """Return how many segments of an offer the receiver may claim; not 0 for a stale one.
 
-        An offer that other receivers could claim is taken ahead of a request only into a buffer whose
+        Segments that other receivers could claim are taken ahead of a request only into buffers whose
         former users are done: a buffer that a GPU still reads does not show that this GPU is the next to be
         free.
         """
         if self._abandoned or self._cancel_scope.cause is not None:
-            return False
-        if len(offer.receivers) == 1 or self._requests or not offer.segments_left:
-            return True
-        return all(event.done() for event in self._free[0].after)
+            return 0
+        if len(offer.receivers) == 1:
+            return len(self._free)
+        left = offer.segments_left
+        if not left:
+            return 1
+        room = 0
+        while room < min(left, len(self._free)):  # meanwhile others may be freed, but none is taken
+            if not all(event.done() for event in self._free[room].after):
+                break
+            room += 1
+        return max(room, min(1, len(self._requests)))
 
-    def _begin(self, message: Message, run: list[Segment]) -> None:
-        """Deliver consecutive segments of a message: in place, or in copies that have been started."""
-        array = run[0].array
-        if array is None or len(run) > 1:
-            array = message.part(run[0].offset, run[-1].offset + run[-1].rows)
-        nbytes = array.nbytes
+    def _begin(self, message: Message, segments: list[Segment]) -> None:
+        """Deliver consecutive segments of a message: in place, or as soon as their copy has begun."""
+        array = message.part(segments[0].offset, segments[-1].offset + segments[-1].rows)
         if not self._copies and self.space.reads(array):
-            for segment in run:
-                if segment.array is None:
-                    segment.array = message.part(segment.offset, segment.offset + segment.rows)
-                segment.array = _read_only(segment.array)
+            for segment in segments:
+                part = array
+                if len(segments) > 1:
+                    part = message.part(segment.offset, segment.offset + segment.rows)
+                segment.array = _read_only(part)
                 segment.message = message
                 segment.events = message.after
-        else:
-            if self._lane is None:
-                self._lane = self.space.lane()
-            if len(run) == 1:
-                self._copy(self._lane, message, run, array)
-            else:
-                self._copy_run(self._lane, message, run, array)
-            self.copied_bytes += nbytes
+            self._take(segments, array)
+            return
+        if self._lane is None:
+            self._lane = self.space.lane()
+        for copied in self._runs(message, segments, array):
+            part = array
+            if len(copied) < len(segments):
+                part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
+            self._copy(self._lane, message, copied, part)
+            self.copied_bytes += part.nbytes
+            self._take(copied, part)
+
+    def _take(self, segments: list[Segment], array: Any) -> None:
+        """Hand over segments, which make up an array."""
         trace = self._cancel_scope.trace
-        for segment in run:
+        for segment in segments:
             slot = segment.slot
             slot.segment, slot.users = segment, 1
             if trace is not None:
                 slot.taken_s = perf_counter()
-        self.segments += len(run)
-        self.bytes += nbytes
-        self._arrived.extend(run)
+        self.segments += len(segments)
+        self.bytes += array.nbytes
+        self._arrived.extend(segments)
         self._deliver()
 
-    def _copy_run(self, lane: Lane, message: Message, run: list[Segment], array: Any) -> None:
-        """Copy consecutive segments, as many at a time as lie in buffers that are neighbours."""
+    def _runs(
+        self, message: Message, segments: list[Segment], array: Any
+    ) -> Iterator[list[Segment]]:
+        """Yield consecutive segments, as many at a time as one copy brings to neighbouring buffers."""
         most = 1
-        if run[0].rows * array.nbytes == self.packet_bytes * len(array):
-            most = min(self._neighbours, message.at_once)  # all but the last fill their buffers
-        at = 0
-        while at < len(run):
-            end = at + 1
-            while end < len(run) and end - at < most and run[end - 1].slot.is_before(run[end].slot):
+        if segments[0].rows * array.nbytes == self.packet_bytes * len(array):
+            most = min(self.neighbours, message.at_once)  # all but the last fill their buffers
+        packet, at = self.packet_bytes, 0
+        while at < len(segments):
+            end, last = at + 1, min(len(segments), at + most)
+            behind = segments[at].slot.offset + packet
+            while end < last and segments[end].slot.offset == behind:
+                behind += packet
                 end += 1
-            copied = run[at:end]
-            if len(copied) < len(run):
-                part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
-            else:
-                part = array
-            self._copy(lane, message, copied, part)
+            yield segments[at:end]
             at = end
 
     def _copy(self, lane: Lane, message: Message, copied: list[Segment], array: Any) -> None:
         """Start one copy of segments into their buffers, which are neighbours."""
         first: Slot = copied[0].slot
-        dtype, shape, nbytes = array.dtype, array.shape, array.nbytes
+        dtype, shape = array.dtype, array.shape
         if len(copied) == 1:
             events = first.after
-            view = copied[0].array = first.view(dtype, shape, nbytes)
+            view = copied[0].array = first.view(dtype, shape)
             after = message.after + events
         else:
             events = self._after_releases(copied)
-            view, parts = self._views_of(first, copied, dtype, shape, nbytes)
-            for segment, part in zip(copied, parts, strict=True):
-                segment.array = part
+            view = first.view_of_several(dtype, shape)
             after = latest((*message.after, *events))
-        if nbytes:
+        if array.nbytes:
             event = lane.copy(array, view, after)
             self._keep(event, array)
             events = (event,)
+        if len(copied) > 1:  # the first time this takes longer than to start the copy
+            first.share_out(copied, dtype, shape)
         for segment in copied:
             segment.events = events
         message.finished(events, len(copied))
@@ -786,27 +781,12 @@ class Receiver:
         events: list[Event] = []
         recorded: tuple[Event, ...] = ()
         for segment in copied:
-            slot: Slot = segment.slot
-            if slot.is_unrecorded:
+            after = segment.slot.recorded
+            if after is None:
                 recorded = recorded or (self.space.record_event(self.space.stream),)
-            else:
-                events += slot.after
+            elif after:
+                events += after
         return (*events, *recorded)
-
-    def _views_of(
-        self, first: Slot, copied: list[Segment], dtype: Any, shape: tuple[int, ...], nbytes: int
-    ) -> tuple[Any, list[Any]]:
-        """Return the array of neighbouring buffers, and that of each; mostly the same as the last time."""
-        several = first.several
-        if several is not None and several[0].dtype == dtype and several[0].shape == shape:
-            return several
-        row_bytes = nbytes // shape[0]
-        parts = [
-            segment.slot.view(dtype, (segment.rows, *shape[1:]), segment.rows * row_bytes)
-            for segment in copied
-        ]
-        first.several = several = first.stretch.view(first.offset, dtype, shape, nbytes), parts
-        return several
 
     def give_back(self, segment: Segment, stream: Any) -> None:
         """Release the buffer of a segment after the work that a stream holds now."""
@@ -814,15 +794,19 @@ class Receiver:
             slot, segment.slot = segment.slot, None
         if slot is None:
             return
-        if self._neighbours > 1 and stream is None and self._may_record_late(segment, slot):
+        # Without an event if one may be recorded later; see Slot.after.
+        if (
+            self.neighbours > 1
+            and stream is None
+            and slot.users == 1
+            and not slot.read
+            and segment.message is None
+            and segment.has_arrived
+            and self.space.is_current()
+        ):
             slot.release(())
         else:
             slot.release((self.space.record_event(stream),))
-
-    def _may_record_late(self, segment: Segment, slot: Slot) -> bool:
-        """Return True if a release need not record an event; see :attr:`Slot.after`."""
-        is_only = slot.users == 1 and not slot.read and segment.message is None
-        return is_only and segment.has_arrived and self.space.is_current()
 
     def share(self, segment: Segment) -> Slot | Message | None:
         """Add a user to a segment's buffer, or to the message that it is read in place of; return that.

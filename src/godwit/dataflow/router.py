@@ -44,6 +44,7 @@ class Router(Endpoint):
     :param packet_bytes: size of the receive buffers, one number or one for each output
     :param buffers: number of receive buffers, one number or one for each output
     :param copies: if True, segments are copied even where a receiver could read the sender's memory
+    :ivar asks_by_message: True if all segments of a message go the same way
     :raises TopologyError: an endpoint is named twice or of another context, there is no output, or it
         connects an endpoint to itself alone
     :raises InputError: an unknown policy, or numbers out of range
@@ -80,9 +81,13 @@ class Router(Endpoint):
         if not isinstance(name, str | None):
             raise InputError(f"name must be a text, got {shown(name)}")
         super().__init__(context, "router", name or f"router {len(context.routers)}")
+        self.asks_by_message: bool = self.policy.by_message and all(
+            end.asks_by_message for end in ends_out if isinstance(end, Router)
+        )
         self._is_output = False
         self._lock = threading.Lock()
         self._outputs = ends_out
+        self._inputs = ends_in
         self._out_of: dict[Endpoint, Link] = {}
         for end in ends_out:
             link = Link.of_router(self, end, _of(packet_bytes, end), _of(buffers, end), copies)
@@ -103,6 +108,15 @@ class Router(Endpoint):
                 for out in end._senders:
                     end._senders[out] += 1
         context.add_router(self)
+
+    def copy_bytes_to(self, target: Endpoint) -> int:
+        """Return the size up to which small packets are copied several at a time; 0 if they are not."""
+        return max((end.copy_bytes_to(target) for end in self._inputs), default=0)
+
+    @property
+    def has_one_receiver(self) -> bool:
+        """True if it has one output; another one could have what that takes ahead."""
+        return len(self._outputs) == 1
 
     def _reach(self, source: Endpoint) -> tuple[Endpoint, ...]:
         """Return the outputs that an input may send to; all for a router, which forwards any segment."""

@@ -83,8 +83,8 @@ class Block(Protocol):
 
     nbytes: int
 
-    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return the memory as an array of NumPy or CuPy."""
+    def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Any:
+        """Return the memory from an offset in bytes on as an array of NumPy or CuPy."""
 
     def free(self) -> None:
         """Return the memory to its pool; nothing may be using it. A second call has no effect."""
@@ -115,6 +115,10 @@ class Space(Protocol):
     kind: str
     stream: Any
     copy_bytes: int
+
+    @property
+    def index(self) -> int | None:
+        """The GPU; None for the host."""
 
     @property
     def used_bytes(self) -> int:

@@ -119,12 +119,9 @@ class RunStatistics:
         """Add the counts of the workers."""
         devices = len(self.devices)
         if counts.compile_s:
-            self.seconds["compile"] = counts.compile_s
-            self.seconds["run"] -= counts.compile_s
-
+            self.split_run({"compile": counts.compile_s})
         if counts.kernel_s is not None:
-            self.seconds["kernel"] = counts.kernel_s
-            self.seconds["run"] -= counts.kernel_s
+            self.split_run({"kernel": counts.kernel_s})
         self.busy_share = counts.busy_share
         self.item_bytes = counts.item_bytes
 
@@ -145,10 +142,10 @@ class RunStatistics:
         self.sent_items = counts.sent_items if devices > 1 else np.zeros((1, 1), np.int64)
 
     def split_run(self, seconds: Mapping[str, float]) -> None:
-        """Move seconds from phase ``run`` to phases of their own."""
+        """Move seconds from phase ``run``, which may still last, to phases of their own."""
         for phase, taken in seconds.items():
             self.seconds[phase] = taken
-            self.seconds["run"] -= taken
+            self.seconds["run"] = self.seconds.get("run", 0.0) - taken
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -1,5 +1,7 @@
 """Values of vertices and of arcs in device order on GPUs, gathered into one array in the graph's order.
 
+An array on a GPU is gathered behind the kernels that compute its values (:class:`VertexValues`).
+
 Each device's buffer has room for the values of all positions, so one device joins the others' values there
 and gathers (:mod:`godwit.runtime.cuda.delivery`). Buffers that are too short for that (of own values and
 those of the halo) go to the host as they are, and threads put them in order.
@@ -20,7 +22,7 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.copies import download
-from godwit.runtime.cuda.delivery import Conversion, Delivery, Share
+from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share
 from godwit.runtime.cuda.memory import new_host_array
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
@@ -42,17 +44,8 @@ class _StepDelivery(Delivery):
         )
 
 
-def deliver_vertices(
-    placement: StepPlacement,
-    array: DeviceArray,
-    dtype: Any,
-    location: ResultLocation,
-    *,
-    result_dtype: Any = None,
-    unreached: tuple[Any, Any] | None = None,
-    own_first: bool = False,
-) -> tuple[Any, float]:
-    """Return the values of all vertices in a new array, and the seconds that it took.
+class VertexValues(Arrival):
+    """The values of all vertices in a new array.
 
     :param array: on each device a buffer for all positions, of which the range of its own vertices is read;
         on the device that gathers, the other ranges are overwritten
@@ -60,24 +53,58 @@ def deliver_vertices(
     :param result_dtype: dtype that they are converted to, if another
     :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
+    :param turn: as of :class:`godwit.runtime.cuda.delivery.Piece`
     """
-    begin = perf_counter()
-    dtype = np.dtype(dtype)
-    conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
-    if unreached is not None:
-        largest, never = unreached
-        conversion = replace(conversion, bound="min", limit=largest, identity=largest, never=never)
-    delivery = placement.kept(_StepDelivery)
-    if placement.vertex_count == 0:
-        result = location.empty(0, conversion.result_dtype)
-    elif own_first:
-        values = [buffer.pointer for buffer in array.buffers]
-        result = location.place(delivery.deliver(values, conversion, ResultLocation()))
-    else:
-        values, joined = _addresses(placement, array, dtype, delivery.gatherer(location.gpu))
-        result = delivery.deliver(values, conversion, location, joined=joined)
-    placement.add_seconds("deliver", begin)
-    return result, seconds_since(begin, "gather")
+
+    def __init__(
+        self,
+        placement: StepPlacement,
+        array: DeviceArray,
+        dtype: Any,
+        location: ResultLocation,
+        *,
+        result_dtype: Any = None,
+        unreached: tuple[Any, Any] | None = None,
+        own_first: bool = False,
+        turn: tuple[int, int] = (0, 0),
+    ) -> None:
+        dtype = np.dtype(dtype)
+        conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
+        if unreached is not None:
+            largest, never = unreached
+            conversion = replace(
+                conversion, bound="min", limit=largest, identity=largest, never=never
+            )
+        self._placement = placement
+        delivery = placement.kept(_StepDelivery)
+        values, joined = [buffer.pointer for buffer in array.buffers], 0
+        if not own_first:
+            gatherer = delivery.gatherer(location.gpu)
+            values, joined = _addresses(placement, array, dtype, gatherer)
+        super().__init__(delivery, values, conversion, location, joined=joined, turn=turn)
+
+    def gather(self) -> tuple[Any, float]:
+        """Return the array when it is written, and the seconds that the caller waited for it."""
+        begin = perf_counter()
+        result = self.finish()
+        self._placement.add_seconds("deliver", begin)
+        return result, seconds_since(begin, "gather")
+
+
+def deliver_vertices(
+    placement: StepPlacement,
+    array: DeviceArray,
+    dtype: Any,
+    location: ResultLocation,
+    *,
+    result_dtype: Any = None,
+) -> tuple[Any, float]:
+    """Return the values of all vertices in a new array, and the seconds that it took.
+
+    Parameters as of :class:`VertexValues`; the kernels that compute the values have ended.
+    """
+    values = VertexValues(placement, array, dtype, location, result_dtype=result_dtype)
+    return values.begin().gather()
 
 
 def _addresses(
@@ -115,7 +142,7 @@ def deliver_items(
 def fill_vertices(placement: StepPlacement, array: DeviceArray, dtype: Any, out: Array) -> None:
     """Fill an array of the host with the values of all vertices, which are converted to its dtype.
 
-    Parameters as of :func:`deliver_vertices`, which is faster.
+    Parameters as of :class:`VertexValues`, which is faster.
     """
     begin = perf_counter()
     if placement.vertex_count:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.progress import Progress
@@ -30,6 +31,7 @@ from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
+from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.trace import seconds_since
 from godwit.worker.cuda.placement import synchronize
@@ -287,6 +289,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
         self._outcomes: list[Array] = []
+        self._values: dict[int | None, VertexValues] = {}
         self._controls = np.zeros(len(placement.parts), STEP_OUTCOME)
         begin = perf_counter()
         delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
@@ -324,6 +327,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         phase: int = 0,
         early: bool = False,
         poll: ProgressPoll | None = None,
+        behind: Callable[[], None] | None = None,
     ) -> float:
         """Run the kernel to its end; return the seconds that kernels ran.
 
@@ -331,6 +335,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         :param phase: phase of the first superstep
         :param early: True if the first superstep accesses no other device's memory: a device then starts
             without waiting for the launches on the others
+        :param behind: as of :meth:`drive`
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
@@ -343,7 +348,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         for placement in self.placement.placements:
             self._validate(placement)
         try:
-            kernel_s = self.drive(poll)
+            kernel_s = self.drive(poll, behind)
         except BaseException:
             for placement in self.placement.placements:
                 placement.kept(RunArrays).are_valid = False
@@ -373,6 +378,20 @@ class StepPlan(SlicedRun, Generic[Placed]):
         for device, outcome in enumerate(self._outcomes):  # np.concatenate takes 60 us of structs
             self._controls[device] = outcome[0]
         return self._controls
+
+    def values_at(self, location: ResultLocation, make: Callable[[], VertexValues]) -> VertexValues:
+        """Return the values of vertices that every run leaves, with a new array for the next one.
+
+        :param make: makes them for the first query with this location
+        """
+        if location.gpu not in self._values:
+            self._values[location.gpu] = make()
+        return self._values[location.gpu].begin()
+
+    def state_pointer(self, word: int) -> int:
+        """Return the address of a word of ``control->state`` on the first GPU."""
+        state = int(STEP_CONTROL.fields["state"][1]) if STEP_CONTROL.fields else 0
+        return int(self._stage["control"][0]) + state + 8 * word
 
     def close(self) -> None:
         """Free what the plan alone has."""

@@ -11,8 +11,10 @@ from godwit.graph.csr import Graph
 from godwit.worker.program import VertexProgram
 
 _FACTOR = 6.0
-_GPU_FACTOR = 184.0
-_GPU_UNIT_FACTOR = 4.0
+_GPU_FACTOR = 16.0
+_GPU_UNIT_FACTOR = 736.0
+_LIGHT_ARCS = 3  # of a vertex, on average: shortest paths mostly take these
+_MOST_LIGHT = 0.9  # of all arcs: the others may have weights of any size
 _GPU_HOPS = 2.0
 _GPU_UNIT_HOPS = 1.05
 LEAST_HOPS = 16
@@ -52,11 +54,12 @@ def choose_gpu_window(
     """Return by how much GPUs first raise the bound at a meeting, and how many arcs blocks then run ahead.
 
     On long, thin graphs they run far ahead, since meetings dominate the time there; on wide ones hardly,
-    since every round has enough work and order saves some. Hence delta is typical weight over the square of
-    mean degree; it is larger for unweighted arcs, which disturb the order less. A block that is late,
-    because its work came from another device, has up to two windows to process while all others wait, so it
-    stops after about one: this is the number of hops, larger for weighted arcs, as a path may be of light
-    ones. The constants are measured (benchmarks/RESULTS.md).
+    since every round has enough work and order saves some. Hence delta falls with mean degree. It grows
+    with the weight of light arcs, a few for each vertex: where there are more, shortest paths take these,
+    whatever the others weigh; on roads, where vertices have no more, they take heavy ones, too. A block
+    that is late, because its work came from another device, has up to two windows to process while all
+    others wait, so it stops after about one: this is the number of hops, larger for weighted arcs, as a
+    path may be of light ones. The constants are measured (benchmarks/RESULTS.md).
 
     :param delta: as the user chose, or None
     :param hops: as the user chose, or None
@@ -66,8 +69,11 @@ def choose_gpu_window(
     length = _typical_length(program, graph)
     unit = not _is_weighted(program, graph)
     if delta is None:
-        delta = _GPU_FACTOR * length / _mean_degree(graph) ** 2
-        delta *= _GPU_UNIT_FACTOR if unit else 1.0
+        degree = _mean_degree(graph)
+        if unit:
+            delta = _GPU_UNIT_FACTOR / degree**2
+        else:
+            delta = _GPU_FACTOR * _light_weight(graph, degree) / math.sqrt(degree)
         delta = delta if math.isfinite(delta) else 0.0
     if hops is None:
         arcs = delta / length * (_GPU_UNIT_HOPS if unit else _GPU_HOPS)
@@ -96,14 +102,33 @@ def _typical_length(program: VertexProgram, graph: Graph) -> float:
     return float(graph.cached("typical_weight", lambda: typical_weight(weights)))
 
 
+def _light_weight(graph: Graph, degree: float) -> float:
+    """Return the mean weight of the lightest arcs, :data:`_LIGHT_ARCS` for each vertex on average."""
+
+    def mean() -> float:
+        assert graph.weights is not None
+        sample = np.sort(_sampled(graph.weights))
+        part = min(_MOST_LIGHT, _LIGHT_ARCS / degree)
+        light = sample[: max(1, int(part * len(sample)))]
+        return float(light.mean()) if len(light) else 1.0
+
+    return float(graph.cached("light_weight", mean))
+
+
 def typical_weight(weights: Array) -> float:
     """Return the geometric mean of a sample of the weights that are not zero.
 
     Between two values that differ much it lies in the middle of their logarithms, where neither a median
     nor a mean does.
     """
-    sample = weights[:: max(1, len(weights) // _SAMPLED_ARCS)].astype(np.float64)
-    positive = np.abs(sample[np.isfinite(sample) & (sample != 0)])
+    positive = _sampled(weights)
     if len(positive) == 0:
         return 1.0
     return float(np.exp(np.mean(np.log(positive))))
+
+
+def _sampled(weights: Array) -> Array:
+    """Return the absolute values of a sample of the weights that are finite and not zero."""
+    sample = weights[:: max(1, len(weights) // _SAMPLED_ARCS)].astype(np.float64)
+    positive: Array = np.abs(sample[np.isfinite(sample) & (sample != 0)])
+    return positive

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -142,19 +142,16 @@ def _is_narrow(graph: Graph) -> bool:
     return likely_levels(graph) * _LEVEL_NS > graph.arc_count * _NARROW_CORE_NS
 
 
-@contextmanager
 def placed_for_query(
     graph: GraphArgument, devices: DevicesArgument, partition: PartitionArgument
-) -> Iterator[PlacedGraph]:
-    """Yield the placed graph; an unplaced one is placed for this query."""
+) -> AbstractContextManager[PlacedGraph]:
+    """Return a block with the placed graph; an unplaced one is placed for this query."""
     if isinstance(graph, PlacedGraph):
         if devices is not None or partition is not None:
             raise InputError("the graph is placed already: give devices and partition to place()")
         graph.check_open()
-        yield graph
-        return
-    with place_for_one_query(graph, devices, partition) as placed:
-        yield placed
+        return nullcontext(graph)
+    return place_for_one_query(graph, devices, partition)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 _ITEM_BYTES = 16
 _MAX_ITEMS = 1 << 30
 """Default limit of a run, or n^2 where that is more: what Bellman-Ford needs at most."""
-_SMALL_VALUES = 1 << 23
-"""NumPy converts fewer values than these faster than a team of threads wakes up."""
+_SMALL_VALUES = 1 << 14
+"""NumPy converts fewer values than these in some microseconds."""
+_VALUES_OF_A_TEAM = 1 << 22
+"""One thread converts fewer values than these faster than a team of threads wakes up and meets."""
 
 
 @dataclass
@@ -357,12 +359,12 @@ def _solve_on_gpus(
         parts = make_parts(program, placed, start, **asked)
         destination = _destination(program, placed.layout, result_dtype, options.location)
         chosen_by = (worker, options.in_steps, options.gpu)
-        counts, chosen = run_program(
-            program.operators, placement, parts, chosen_by, choose, destination, poll
-        )
+        chosen = run_program(
+            program.operators, placement, parts, chosen_by, choose, destination,
+            lambda counts: _take_counts(statistics, counts, program), poll,
+        )  # fmt: skip
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window
-    _take_counts(statistics, counts, program)
     statistics.split_run({"gather": destination.seconds})
     return Solution(destination.values, destination.fields, statistics, graph)
 
@@ -437,7 +439,9 @@ def converted(program: VertexProgram, values: Array, result_dtype: Any) -> Array
         wide[values == program.identity] = never
     else:
         wide = np.empty(len(values), dtype)
-        run_team(_convert, frozen(values), program.identity, never, wide)
+        threads = 1 if len(values) < _VALUES_OF_A_TEAM else None
+        arguments = (frozen(values), program.identity, never, wide)
+        run_team(_convert, *arguments, threads=threads, brief=threads == 1)
     return wide
 
 
@@ -445,7 +449,8 @@ def converted(program: VertexProgram, values: Array, result_dtype: Any) -> Array
 def _convert(
     rank: int, size: int, control: Any, values: Any, identity: Any, never: Any, out: Any
 ) -> None:
+    # Unsigned indices spare Numba's test for negative ones, so that the loop becomes one of vectors.
     begin, end = block_range(rank, size, len(values))
     for index in range(begin, end):
-        value = values[index]
-        out[index] = never if value == identity else value
+        value = values[np.uint64(index)]
+        out[np.uint64(index)] = never if value == identity else value

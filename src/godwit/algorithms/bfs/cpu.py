@@ -9,12 +9,15 @@ small frontier that does not shrink: it has several arcs for every unreached ver
 all of these. So all sweeps of a search together visit few vertices more than the graph has arcs. Nor does a
 frontier become a bitmap if it has fewer arcs than a pass over all vertices costs.
 
-There are three ways top-down. One thread alone follows frontiers of few arcs. Frontiers with about as many
-arcs as there are vertices are followed without a branch and without an atomic operation: every thread marks
-the heads of its arcs in a bitmap of its own, then the bitmaps are merged, each thread for its range of
-vertices. (Threads that claim vertices by compare-and-exchange pass the cache lines of ``distance`` to and
-fro, which in a graph that fits into a cache takes longer than all else.) Frontiers in between, in graphs of
-millions of vertices, are followed by all threads with compare-and-exchange, since a merge would cost more.
+There are four ways top-down. One thread alone follows frontiers of very few vertices. Narrow frontiers, as
+of roads, are followed together, level after level, with one meeting a level: threads list the vertices that
+they reach, and each follows an equal part of all lists, without atomic operations. Two may list the same
+vertex, which costs a little, and both set the same distance. Frontiers with about as many arcs as there are
+vertices are followed without a branch and without an atomic operation, too: every thread marks the heads
+of its arcs in a bitmap of its own, then the bitmaps are merged, each thread for its range of vertices.
+(Threads that claim vertices by compare-and-exchange pass the cache lines of ``distance`` to and fro, which
+in a graph that fits into a cache takes longer than all else.) Frontiers in between, in graphs of millions
+of vertices, are followed by all threads with compare-and-exchange, since a merge would cost more.
 
 Rank 0 plans, all perform: between two barriers rank 0 alone reads the results of a step and chooses the
 next one. One call is one run of the team, however many levels the search has. A level is completed before
@@ -23,8 +26,9 @@ the search stops, so a target or a cutoff leaves exactly the vertices up to that
 Bottom-up needs in-arcs. An undirected graph has them. Reversing a directed graph costs many searches, so
 its reverse is used if it exists (``graph.reverse``); without it the search is top-down throughout.
 
-Invariants: a distance other than UNREACHED is written once, in the step of its level, and never changed;
-every vertex is in the queue at most once; while a step runs, a word of a bitmap has one writer.
+Invariants: a distance other than UNREACHED is written in the step of its level, and never changed; every
+vertex is in the queue at most once, but for those that threads list twice; while a step runs, a word of a
+bitmap has one writer.
 """
 
 from __future__ import annotations
@@ -76,6 +80,8 @@ SWEEP = 3  # let all unreached vertices look for a predecessor in the frontier b
 TO_QUEUE = 4  # collect the frontier bitmap in queue[0:]
 MARK = 5  # mark the heads of the out-arcs of queue[HEAD:TAIL], each thread in a bitmap of its own
 MERGE = 6  # merge these bitmaps into the next frontier
+LEVELS_TOGETHER = 7  # follow queue[HEAD:TAIL] and what it leads to while frontiers are narrow
+COUNT = 8  # count the vertices that were reached
 
 # Bitmaps of n bits: two of frontiers, one of unreached vertices; then one of marked heads for each thread.
 COMMON_BITMAPS = 3
@@ -96,12 +102,15 @@ LEVELS = 19
 BOTTOM_UP_LEVELS = 20
 VISITED = 21
 EXAMINED = 22
+LISTED_TWICE = 23  # 1: vertices may have been counted twice
 # From line 3 on, a line for each thread: results of its part of the step.
 RESULTS = 24
 REACHED = 0
 # Arcs of these: in-arcs after a sweep, which has just read them; an estimate is enough.
 REACHED_ARCS = 1
 FOLLOWED = 2  # arcs visited
+LISTED = 4  # two words, of even and odd levels: vertices that the thread has listed
+SAW_TARGET = 6  # two words: the target is reached
 
 # Cast of an index that is not negative: saves Numba's test for Python's a[-1].
 at: Any = np.uint64
@@ -117,11 +126,15 @@ _MARK_THREADS = 32
 _TEAM_ARCS = 100_000
 # Cost of a vertex in a bottom-up sweep, in arcs followed top-down.
 SWEEP_ARCS_PER_VERTEX = 4
+# Frontiers of fewer vertices are not followed together.
+_TOGETHER_VERTICES = 128
 # Graphs of fewer arcs are searched by one thread, which takes a millisecond at most. Waking a second
 # one gains a third of that where it gets a core of its own, and loses as much where it does not.
 _ALONE_GRAPH_ARCS = 500_000
-# So are graphs of few arcs a vertex up to this size, such as roads: their frontiers stay narrow.
-_ALONE_SPARSE_ARCS = 5_000_000
+# Graphs of few arcs a vertex up to this size, such as roads, have narrow frontiers: more threads than these
+# would meet for longer than they work.
+_SPARSE_ARCS = 5_000_000
+_SPARSE_THREADS = 8
 _SPARSE_DEGREE = 4
 
 
@@ -171,11 +184,14 @@ def bfs_on_cpu(
     distance = np.empty(n, np.int32)
     if n == 0:
         return distance, SearchCounts(0, 0, 0, 0, True)
-    sparse = graph.arc_count < min(_ALONE_SPARSE_ARCS, _SPARSE_DEGREE * n)
-    if sparse or graph.arc_count < _ALONE_GRAPH_ARCS:
+    threads = config.thread_count() if threads is None else threads
+    if graph.arc_count < _ALONE_GRAPH_ARCS:
         threads = 1
-    elif threads is None:
-        threads = config.thread_count()
+    elif graph.arc_count < min(_SPARSE_ARCS, _SPARSE_DEGREE * n):
+        threads = min(threads, _SPARSE_THREADS)
+    mark_arcs = int(_MARK_ARCS_PER_VERTEX * n * max(1, threads / _MARK_THREADS))
+    largest_degree = int(graph.out_degree().max(initial=0))
+    together_arcs = min(_TEAM_ARCS, mark_arcs, n) if threads > 1 else 0
     reverse = in_arcs_at_hand(graph)
     in_arcs = graph if reverse is None else reverse
     shared = np.zeros(RESULTS + 8 * threads, np.int64)
@@ -190,11 +206,14 @@ def bfs_on_cpu(
             queue,
             bitmaps,
             np.empty(threads * LOCAL_ITEMS, graph.targets.dtype),
+            np.empty((threads, 2, together_arcs + 1), graph.targets.dtype),
             shared,
             frozen(sources, np.int64),
-            int(graph.out_degree().max(initial=0)),
+            largest_degree,
             _TEAM_ARCS,
-            int(_MARK_ARCS_PER_VERTEX * n * max(1, threads / _MARK_THREADS)),
+            mark_arcs,
+            together_arcs // max(1, largest_degree),
+            _TOGETHER_VERTICES,
             SWEEP_ARCS_PER_VERTEX,
             -1 if target is None else int(target),
             UNREACHED - 1 if cutoff is None else int(min(cutoff, UNREACHED - 1)),
@@ -241,14 +260,37 @@ def words_of(bits: Any) -> Any:
     return (bits + 63) >> 6
 
 
+def _follow_row(
+    targets: Any, distance: Any, begin: int, stop: int, level: Any, listed: Any, tail: int
+) -> int:
+    """List the unreached vertices of a row, and set their distance; return the end of the list.
+
+    Short rows, as of roads, are visited without a branch: whether a vertex is new is unpredictable there,
+    and a misprediction costs more than a needless store. So the list needs room for one vertex more.
+    """
+    if stop - begin <= _SHORT_ROW:
+        for arc in range(begin, stop):
+            u = targets[at(arc)]
+            before = load_relaxed(distance, at(u))
+            listed[at(tail)] = u
+            tail += before == UNREACHED
+            store_relaxed(distance, at(u), min(before, level))
+    else:
+        for arc in range(begin, stop):
+            u = targets[at(arc)]
+            if load_relaxed(distance, at(u)) == UNREACHED:
+                store_relaxed(distance, at(u), level)
+                listed[at(tail)] = u
+                tail += 1
+    return tail
+
+
 def expand_alone(
     control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, shared: Any
 ) -> None:
     """Follow the out-arcs of the frontier on one thread, while the others wait.
 
-    Short rows, as of roads, are visited without a branch: whether a vertex is new is unpredictable there,
-    and a misprediction costs more than a needless store. The queue continues with the next frontier, so
-    prefetching works across levels.
+    The queue continues with the next frontier, so prefetching works across levels.
     """
     head = shared[HEAD]
     end = shared[TAIL]
@@ -268,20 +310,7 @@ def expand_alone(
         begin = offsets[at(v)]
         stop = offsets[at(v) + at(1)]
         arcs += stop - begin
-        if stop - begin <= _SHORT_ROW:
-            for arc in range(begin, stop):
-                u = targets[at(arc)]
-                before = distance[at(u)]
-                queue[at(tail)] = u
-                tail += before == UNREACHED
-                distance[at(u)] = min(before, level)
-        else:
-            for arc in range(begin, stop):
-                u = targets[at(arc)]
-                if distance[at(u)] == UNREACHED:
-                    distance[at(u)] = level
-                    queue[at(tail)] = u
-                    tail += 1
+        tail = _follow_row(targets, distance, begin, stop, level, queue, tail)
     shared[HEAD] = end
     shared[TAIL] = tail
     shared[QUEUE_END] = tail
@@ -290,6 +319,113 @@ def expand_alone(
     shared[VISITED] += tail - end
     shared[EXAMINED] += arcs
     shared[LEFT_ARCS] -= arcs
+
+
+def _follow_part(
+    offsets: Any, targets: Any, distance: Any, level: Any, part: Any, begin: int, end: int,
+    listed: Any, tail: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Follow the out-arcs of some vertices of a list; return the end of the next list, and their number."""
+    arcs = 0
+    for i in range(begin, end):
+        ahead = part[at(min(i + _ROW_AHEAD, end - 1))]
+        prefetch(targets, offsets[at(ahead)])
+        ahead = part[at(min(i + _DISTANCE_AHEAD, end - 1))]
+        last = max(offsets[at(ahead) + at(1)] - 1, 0)
+        prefetch(distance, targets[at(min(offsets[at(ahead)], last))])
+        prefetch(distance, targets[at(last)])
+        v = part[at(i)]
+        first = offsets[at(v)]
+        stop = offsets[at(v) + at(1)]
+        arcs += stop - first
+        tail = _follow_row(targets, distance, first, stop, level, listed, tail)
+    return tail, arcs
+
+
+def follow_levels(
+    rank: int, size: int, control: Any, offsets: Any, targets: Any, distance: Any, queue: Any,
+    lists: Any, shared: Any, most: int, fewest: int, target: int, cutoff: int,
+) -> bool:  # fmt: skip
+    """Follow the frontier, level after level, while it is narrow; return False if aborted.
+
+    The last frontier is then queue[HEAD:TAIL]. Distances are written by plain stores: in a level all
+    threads write the same to a vertex. One that reads UNREACHED meanwhile lists the vertex once more.
+
+    :param lists: (size, 2, most * largest degree + 1) vertices that threads reached in even and odd levels
+    :param most: larger frontiers are not followed, so their lists have room
+    :param fewest: smaller frontiers are not followed
+    """
+    level = shared[LEVEL]
+    count = shared[TAIL] - shared[HEAD]
+    visited = 0
+    followed = 0
+    is_first = True
+    is_over = False
+    while not is_over:
+        parity = level & 1
+        level += 1
+        begin, end = block_range(rank, size, count)
+        mine = lists[at(rank), at(1 - parity)]
+        tail = 0
+        if is_first:
+            part = queue[shared[HEAD] : shared[TAIL]]
+            tail, arcs = _follow_part(
+                offsets, targets, distance, np.int32(level), part, begin, end, mine, tail
+            )
+            followed += arcs
+        else:
+            before = 0
+            for other in range(size):
+                listed = shared[RESULTS + 8 * other + LISTED + parity]
+                first = max(begin - before, 0)
+                last = min(end - before, listed)
+                if first < last:
+                    tail, arcs = _follow_part(
+                        offsets, targets, distance, np.int32(level), lists[at(other), at(parity)],
+                        first, last, mine, tail,
+                    )  # fmt: skip
+                    followed += arcs
+                before += listed
+        is_first = False
+        line = RESULTS + 8 * rank
+        shared[line + LISTED + 1 - parity] = tail
+        shared[line + SAW_TARGET + 1 - parity] = (
+            target >= 0 and load_relaxed(distance, at(target)) != UNREACHED
+        )
+        if not barrier(control, size):
+            return False
+        # All threads read the same: these words are written again two levels later.
+        count = 0
+        is_over = level >= cutoff
+        for other in range(size):
+            count += shared[RESULTS + 8 * other + LISTED + 1 - parity]
+            is_over |= shared[RESULTS + 8 * other + SAW_TARGET + 1 - parity] != 0
+        visited += count
+        is_over |= count < fewest or count > most
+    shared[RESULTS + 8 * rank + FOLLOWED] = followed
+    if rank == 0:
+        tail = 0
+        for other in range(size):
+            for i in range(shared[RESULTS + 8 * other + LISTED + (level & 1)]):
+                queue[at(tail)] = lists[at(other), at(level & 1), at(i)]
+                tail += 1
+        shared[HEAD] = 0
+        shared[TAIL] = tail
+        shared[QUEUE_END] = tail
+        shared[LEVELS] += level - shared[LEVEL]
+        shared[LEVEL] = level
+        shared[VISITED] += visited
+        shared[LISTED_TWICE] = 1
+    return True
+
+
+def count_reached(rank: int, size: int, distance: Any, shared: Any) -> None:
+    """Count the vertices that were reached, each thread those of a range."""
+    begin, end = block_range(rank, size, distance.size)
+    reached = 0
+    for v in range(begin, end):
+        reached += distance[at(v)] != UNREACHED
+    shared[RESULTS + 8 * rank + REACHED] = reached
 
 
 def _flush(queue: Any, shared: Any, local: Any, begin: int, count: int) -> None:
@@ -574,8 +710,8 @@ def _pays_to_sweep(n: int, arcs: int, sweep_arcs: int, alpha: int, shared: Any) 
 
 def _plan(
     size: int, control: Any, offsets: Any, targets: Any, distance: Any, queue: Any, shared: Any,
-    largest_degree: int, team_arcs: int, mark_arcs: int, sweep_arcs: int, target: int, cutoff: int,
-    alpha: int, beta: int,
+    largest_degree: int, team_arcs: int, mark_arcs: int, most: int, fewest: int, sweep_arcs: int,
+    target: int, cutoff: int, alpha: int, beta: int,
 ) -> int:  # fmt: skip
     """Return the next step; called by rank 0 between two barriers."""
     n = offsets.size - 1
@@ -588,6 +724,12 @@ def _plan(
         return SWEEP
     if step == MARK:
         return MERGE
+    if step == COUNT:
+        shared[VISITED] = 0
+        for rank in range(size):
+            shared[VISITED] += shared[RESULTS + 8 * rank + REACHED]
+        shared[LISTED_TWICE] = 0
+        return STOP
     if step in (SWEEP, MERGE):
         reached, arcs = _take_results(size, shared)
         sweeps = _pays_to_sweep(n, arcs, sweep_arcs, alpha, shared)
@@ -612,6 +754,11 @@ def _plan(
         _, arcs = _take_results(size, shared)
         shared[HEAD] = shared[TAIL]
         shared[TAIL] = shared[QUEUE_END]
+    elif step == LEVELS_TOGETHER:
+        for rank in range(size):
+            followed = shared[RESULTS + 8 * rank + FOLLOWED]
+            shared[EXAMINED] += followed
+            shared[LEFT_ARCS] -= followed
     few = min(team_arcs, mark_arcs)
     while shared[HEAD] < shared[TAIL] and not _is_over(distance, shared, target, cutoff):
         if arcs < 0:
@@ -630,6 +777,8 @@ def _plan(
             if following != STOP:
                 shared[LEFT_ARCS] -= arcs
                 return following
+        if size > 1 and fewest <= shared[TAIL] - shared[HEAD] <= most:
+            return LEVELS_TOGETHER
         expand_alone(control, offsets, targets, distance, queue, shared)
         if load_acquire(control, ABORT) != 0:
             return STOP
@@ -641,9 +790,9 @@ def _plan(
 @kernel
 def _search(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, in_offsets: Any,
-    in_targets: Any, distance: Any, queue: Any, bitmaps: Any, local: Any, shared: Any,
-    sources: Any, largest_degree: int, team_arcs: int, mark_arcs: int, sweep_arcs: int, target: int,
-    cutoff: int, alpha: int, beta: int,
+    in_targets: Any, distance: Any, queue: Any, bitmaps: Any, local: Any, lists: Any, shared: Any,
+    sources: Any, largest_degree: int, team_arcs: int, mark_arcs: int, most: int, fewest: int,
+    sweep_arcs: int, target: int, cutoff: int, alpha: int, beta: int,
 ) -> bool:  # fmt: skip
     """Run the search on every thread of the team; return False if aborted."""
     n = offsets.size - 1
@@ -657,16 +806,28 @@ def _search(
         shared[LEFT_ARCS] = targets.size
     while True:
         if rank == 0:
-            shared[STEP] = _plan(
+            following = _plan(
                 size, control, offsets, targets, distance, queue, shared,
-                largest_degree, team_arcs, mark_arcs, sweep_arcs, target, cutoff, alpha, beta,
+                largest_degree, team_arcs, mark_arcs, most, fewest, sweep_arcs, target, cutoff,
+                alpha, beta,
             )  # fmt: skip
+            if following == STOP and shared[LISTED_TWICE] != 0:
+                following = COUNT
+            shared[STEP] = following
         if not barrier(control, size):
             return False
         step = shared[STEP]
         if step == STOP:
             return True
-        if step == EXPAND:
+        if step == LEVELS_TOGETHER:
+            if not follow_levels(
+                rank, size, control, offsets, targets, distance, queue, lists, shared, most, fewest,
+                target, cutoff,
+            ):  # fmt: skip
+                return False
+        elif step == COUNT:
+            count_reached(rank, size, distance, shared)
+        elif step == EXPAND:
             expand(rank, control, offsets, targets, distance, queue, local, shared)
         elif step == MARK:
             mark(rank, control, offsets, targets, queue, bitmaps, words, shared)

@@ -18,7 +18,7 @@ from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     PEERS,
@@ -165,26 +165,27 @@ def bfs_on_gpus(
     with placement.held():
         plan = placement.plan(("bfs", gpu), lambda: _BfsPlan(placement, gpu, seconds))
         plan.ask(sources, target, cutoff, may_give_up=may_give_up)
-        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll)
+        depths = plan.values_at(
+            location, lambda: VertexValues(placement, plan.arrays.depth, np.int32, location)
+        )
+        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=depths.start)
         plan.arrays.depth_is_cleared = True
         controls = plan.controls()
         words = controls["state"][0]
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
+        statistics.frontier_bytes = 2 * _INDEX_BYTES * int(plan.arguments["queue_room"].sum())
+        statistics.processed_items = controls["run_counts"][:, Count.FOUND].astype(np.int64)
+        statistics.arcs_relaxed = controls["run_counts"][:, Count.EXAMINED].astype(np.int64)
+        statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
+        statistics.growths = int(words[Word.GROWTHS])
+        statistics.rounds = controls["state"][:, STEP].astype(np.int64)
         depth = None
         if not words[Word.IS_DEEP]:
-            depth, seconds["gather"] = deliver_vertices(
-                placement, plan.arrays.depth, np.int32, location
-            )
             alone = _without_arcs(placement, sources)
+            depth, seconds["gather"] = depths.gather()
             if len(alone):
                 depth[alone] = 0
-        statistics.frontier_bytes = 2 * _INDEX_BYTES * int(plan.arguments["queue_room"].sum())
-    statistics.processed_items = controls["run_counts"][:, Count.FOUND].astype(np.int64)
-    statistics.arcs_relaxed = controls["run_counts"][:, Count.EXAMINED].astype(np.int64)
-    statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
-    statistics.growths = int(words[Word.GROWTHS])
-    statistics.rounds = controls["state"][:, STEP].astype(np.int64)
     return depth, seconds
 
 

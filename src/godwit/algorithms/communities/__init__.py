@@ -147,7 +147,7 @@ def leiden(
     iterations = as_count(iterations, "iterations", 1, _MOST_ITERATIONS)
 
     def find(steps: Steps[Any]) -> tuple[Any, list[Array]]:
-        return leiden_levels(steps, iterations)
+        return leiden_levels(steps, iterations, scales=objective == "modularity")
 
     return _find(
         "leiden", graph, resolution, objective, find, weighted, seed, devices,

@@ -172,15 +172,15 @@ struct Aggregation : Level {
     }
 
     // Add the arcs of 32 members, of one for each lane, to a table; return how many targets the lane added. All lanes
-    // come, with false if they have no member.
+    // come, with false if they have no member. Warps may share the arcs: this is number `share` of `sharing`.
     __device__ __forceinline__ u32 warp_add_members(const SumTable &table, u32 c, u32 place,
-                                                    bool is_there) const {
+                                                    bool is_there, u32 share, u32 sharing) const {
         const u32 v = is_there ? arguments.members[place] : 0;
         const RowArcs row = is_there ? row_of(v) : RowArcs{0, 0, 0, 0};
         u32 added = 0;
         const u32 length = static_cast<u32>(row.arcs), end = warp_sum_up_to(length);
         const u32 all = __shfl_sync(FULL_WARP, end, WARP - 1);
-        for (u32 first = 0; first < all; first += BATCH * WARP) {
+        for (u32 first = share * BATCH * WARP; first < all; first += sharing * BATCH * WARP) {
             u32 d[BATCH];
             Sum weight[BATCH];
 #pragma unroll
@@ -227,7 +227,7 @@ struct Aggregation : Level {
         const u32 end = arguments.member_ends[c];
         u32 added = 0;
         for (u32 place = end - arguments.member_counts[c]; place < end; place += WARP)
-            added += warp_add_members(part, c, place + lane, place + lane < end);
+            added += warp_add_members(part, c, place + lane, place + lane < end, 0, 1);
         __syncwarp();
         added = lanes_sum(added);
         u64 place = 0;
@@ -296,11 +296,17 @@ struct Aggregation : Level {
                              slots_for(arguments.room[c])};
         for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) table.clear(slot);
         __syncthreads();
-        const u32 end = arguments.member_ends[c];
+        const u32 end = arguments.member_ends[c], members = arguments.member_counts[c];
+        // Where members are few, several warps share 32 of them.
+        const u32 warps = blockDim.x / WARP;
+        const u32 sharing = max(1u, warps / ((members + WARP - 1) / WARP));
+        const u32 groups = warps / sharing, group = warp_id() / sharing;
         u32 added = 0;
-        for (u32 place = end - arguments.member_counts[c] + warp_id() * WARP; place < end;
-             place += blockDim.x)
-            added += warp_add_members(table, c, place + lane_id(), place + lane_id() < end);
+        for (u32 place = end - members + group * WARP; group < groups && place < end;
+             place += groups * WARP)
+            added += warp_add_members(table, c, place + lane_id(), place + lane_id() < end,
+                                      warp_id() % sharing, sharing);
+        __syncwarp();
         const u32 all = block_sum(added);
         if (threadIdx.x == 0) {
             shared.begin = thread_reserve_arcs(all);
@@ -422,6 +428,15 @@ struct AddBigs {
             atomicAdd(arguments.big_sums + big.begin + head, weight);
     }
 
+    // Give the weights of all lanes that have the same communities, 1 each, to the first of them. Lanes without an
+    // arc have the weight 0.
+    static __device__ __forceinline__ Sum warp_gather(u32 from, u32 to, Sum weight) {
+        const u64 key = weight ? static_cast<u64>(from) << 32 | to : ~0ull;
+        const u32 same = __match_any_sync(FULL_WARP, key);
+        const bool is_first = lane_id() == __ffs(static_cast<int>(same)) - 1u;
+        return weight && is_first ? static_cast<Sum>(__popc(same)) : Sum(0);
+    }
+
     template <u32 ARCS>
     __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
                                                const bool (&there)[ARCS]) const {
@@ -439,10 +454,10 @@ struct AddBigs {
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            if (from[i] == to[i]) continue;
-            const Sum weight = weights ? weights[arcs[i]] : Sum(1);
-            if (!weight) continue;
-            add(from[i], to[i], weight);
+            Sum weight = 0;
+            if (from[i] != to[i]) weight = weights ? weights[arcs[i]] : Sum(1);
+            if (!weights) weight = warp_gather(from[i], to[i], weight);
+            if (weight) add(from[i], to[i], weight);
         }
     }
 };
@@ -500,7 +515,7 @@ __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u
     switch (phase) {
         case GROUP_COUNT:
             state[FOUND] = sums.counts[NAMES];
-            return arguments.counts_only || state[FOUND] == arguments.count ? STOP : GROUP_NUMBER;
+            return state[FOUND] == arguments.count ? STOP : GROUP_NUMBER;
         case GROUP_NUMBER:
             return STOP;
         case JOIN_LAYOUT:

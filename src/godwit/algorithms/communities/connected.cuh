@@ -1,12 +1,14 @@
 // Divide communities that are not connected: union-find over positions. First each vertex takes one of its first
-// neighbours as parent, without atomics (thread_parent), and then the root of its tree (team_flatten), so that few
+// neighbours as parent, without atomics (thread_parent), and then the root of its tree (thread_flatten), so that few
 // arcs join trees (JoinEnds). In the end all take their roots again. Encoding: parent[v] <= v; a root is its own
 // parent.
 #pragma once
 
 #include "runtime/cuda/include/schedule.cuh"
 
-constexpr i64 LINK_ARCS = 4;  // of neighbours that may become parents
+constexpr i64 LINK_ARCS =
+    32;  // of neighbours that may become parents: most rows have one of their community there
+constexpr i64 LINKS_AT_ONCE = 4;  // that a thread loads before it looks at the first
 
 struct Forest {
     u32 *parent;
@@ -21,16 +23,26 @@ struct Forest {
         }
         return root;
     }
+    // Return the root of a vertex' tree; vertices on the way take the parents of their parents, so that the next way
+    // is shorter.
+    __device__ __forceinline__ u32 thread_root(u32 v) const {
+        u32 above = parent_of(v);
+        for (u32 next = parent_of(above); next != above; next = parent_of(above)) {
+            store_system(parent + v, next);
+            v = above;
+            above = next;
+        }
+        return above;
+    }
     // Join the trees of two vertices (Jaiganesh, Burtscher, HPDC 2018).
     __device__ __forceinline__ void thread_join(u32 u, u32 v) const {
-        u32 above_u = parent_of(u), above_v = parent_of(v);
-        while (above_u != above_v) {
-            const u32 high = max(above_u, above_v), low = min(above_u, above_v);
-            const u32 over = parent_of(high);
-            if (over == low) return;
-            if (over == high && atomicCAS(parent + high, high, low) == high) return;
-            above_u = parent_of(parent_of(high));
-            above_v = parent_of(low);
+        u32 root_u = thread_root(u), root_v = thread_root(v);
+        while (root_u != root_v) {
+            const u32 high = max(root_u, root_v), low = min(root_u, root_v);
+            const u32 over = atomicCAS(parent + high, high, low);
+            if (over == high) return;
+            root_u = thread_root(over);
+            root_v = thread_root(low);
         }
     }
 };
@@ -41,9 +53,16 @@ __device__ __forceinline__ u32 thread_parent(u32 v, i64 begin, i64 end, const Id
                                              const u32 *label) {
     const u32 own = label[v];
     end = min(end, begin + LINK_ARCS);
-    for (i64 arc = begin; arc < end; arc++) {
-        const u32 u = static_cast<u32>(targets[arc]);
-        if (u < v && label[u] == own) return u;
+    for (i64 base = begin; base < end; base += LINKS_AT_ONCE) {
+        u32 u[LINKS_AT_ONCE], theirs[LINKS_AT_ONCE];
+#pragma unroll
+        for (i64 i = 0; i < LINKS_AT_ONCE; i++)
+            u[i] = base + i < end ? static_cast<u32>(targets[base + i]) : v;
+#pragma unroll
+        for (i64 i = 0; i < LINKS_AT_ONCE; i++) theirs[i] = label[u[i]];
+#pragma unroll
+        for (i64 i = 0; i < LINKS_AT_ONCE; i++)
+            if (u[i] < v && theirs[i] == own) return u[i];
     }
     return v;
 }

@@ -142,7 +142,7 @@ def _prefetch(
             prefetch(label, targets[_at(arc)])
 
 
-def _gather(
+def gather_sums(
     v: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any, sums: Any, touched: Any
 ) -> Any:
     """Add the weights from a vertex to each community to ``sums``; return the number of communities.
@@ -204,7 +204,7 @@ def _add(array: Any, index: Any, value: Any, alone: bool) -> Any:
     return before
 
 
-def _move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -> None:
+def move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -> None:
     """Subtract the masses of a vertex from those of a community, and add them to those of another.
 
     :param alone: no other thread does so at the same time
@@ -217,7 +217,7 @@ def _move_mass(v: Any, old: Any, new: Any, mass: Any, total: Any, alone: bool) -
         _add(total[side], new, moved, alone)
 
 
-def _best(
+def best_community(
     v: Any, mass: Any, label: Any, total: Any, factor: float, start: Any, random_ties: bool, sums: Any,
     touched: Any, count: Any,
 ) -> Any:  # fmt: skip
@@ -322,8 +322,8 @@ def _move_by_class(
                 _prefetch(i, end, order, begins, ends, targets, mass, label, total)
                 v = order[_at(i)]
                 active[_at(v)] = 0
-                count = _gather(v, begins, ends, targets, weights, label, sums, touched)
-                chosen[_at(i)] = _best(
+                count = gather_sums(v, begins, ends, targets, weights, label, sums, touched)
+                chosen[_at(i)] = best_community(
                     v, mass, label, total, factor, start, random_ties, sums, touched, count
                 )
         if not _meet(control, size):
@@ -336,7 +336,7 @@ def _move_by_class(
             new = chosen[_at(i)]
             if new != old:
                 label[_at(v)] = new
-                _move_mass(v, old, new, mass, total, size == 1)
+                move_mass(v, old, new, mass, total, size == 1)
                 moves += 1
             else:
                 chosen[_at(i)] = n
@@ -392,7 +392,7 @@ def refine_communities(
                 v = order[_at(i)]
                 chosen[_at(i)] = v
                 if grown[_at(v)] == 0:
-                    chosen[_at(i)] = _best_part(
+                    chosen[_at(i)] = best_part(
                         v, begins, ends, targets, weights, mass, label, total, factor, my_sums,
                         my_touched, start, classes, c, part, part_total, grown,
                     )  # fmt: skip
@@ -405,13 +405,13 @@ def refine_communities(
             if new != v:
                 part[_at(v)] = new
                 grown[_at(new)] = 1
-                _move_mass(v, v, new, mass, part_total, size == 1)
+                move_mass(v, v, new, mass, part_total, size == 1)
         begin = end
         if not barrier(control, size):
             return
 
 
-def _best_part(
+def best_part(
     v: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any, label: Any, total: Any,
     factor: float, sums: Any, touched: Any, start: Any, classes: int, own_class: int, part: Any,
     part_total: Any, grown: Any,

@@ -34,6 +34,7 @@ enum LevelPhase : u32 {
     MOVE_LIST,    // list them
     MOVE_DECIDE,  // vertices of a class choose, and neighbours of those that moved before become active
     MOVE_ADD,      // the next batch of long rows
+    MOVE_CHOOSE,   // vertices of long rows with many communities choose
     MOVE_TAKE,     // vertices move
     GROUP_CLEAR,   // aggregation.cuh
     GROUP_MARK,    // find the names that occur
@@ -79,7 +80,7 @@ enum LevelState : u32 {
     BIGS          // result: communities that have such tables
 };
 
-enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND };
+enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND, UNDECIDED };
 
 using Sum = WeightSum;  // of all weights, too
 
@@ -133,11 +134,15 @@ struct Listed : ListedIn<ONE_WAY> {
     Sum mass;
 };
 
-// What blocks have found of a long row: all of it, once all of its chunks are done.
+// What blocks have found of a long row. The one of its first chunk has sums; where many slots are used, each `used`
+// list is divided like the arcs, and the parts have the best community of each.
 struct LongRow {
     u64 extra;
-    u32 done;
-    u32 used;
+    u32 done;  // chunks, and then parts
+    u32 used;  // slots
+    double score;
+    u32 label;
+    u32 padding;
 };
 
 // A community with a table in global memory: by dense number if it has a slot for each, else a hash table.
@@ -179,7 +184,7 @@ struct Arguments {
     u32 *arena_keys;      // tables of long rows, with `block_slots` / 2 slots for each chunk
     Sum *arena_sums;      // all empty between supersteps
     u32 *arena_used;      // slots that are taken, in any order; half as many for each chunk
-    LongRow *arena_rows;  // by first chunk of the row
+    LongRow *arena_rows;  // by chunk
     Schedule::Row *long_rows;
     Schedule::Row *in_long_rows;
     LevelCounters *counters;
@@ -216,8 +221,6 @@ struct Arguments {
     u32 loops;    // times that arcs from a vertex to itself count
     u32 is_unit;  // masses are 1
     u32 lifts;    // communities go to the next level, not down from it
-    u32 counts_only;
-    u32 padding;
 };
 
 struct SumTable {
@@ -229,10 +232,13 @@ struct SumTable {
         store_system(keys + slot, NO_LABEL);
         store_system(sums + slot, Sum(0));
     }
+    // The first slot that may have a key.
+    __device__ __forceinline__ u32 slot_of(u32 key) const {
+        return static_cast<u32>(u64{key * 0x9e3779b1u} * slots >> 32);
+    }
     // Add to the sum of a key; return its slot, and in `is_first` whether the key was not there.
     __device__ __forceinline__ u32 add(u32 key, Sum weight, bool &is_first) const {
-        for (u32 slot = static_cast<u32>(u64{key * 0x9e3779b1u} * slots >> 32);;
-             slot = slot + 1 == slots ? 0 : slot + 1) {
+        for (u32 slot = slot_of(key);; slot = slot + 1 == slots ? 0 : slot + 1) {
             u32 there = load_system(keys + slot);
             is_first = false;
             if (there == NO_LABEL) {
@@ -243,6 +249,27 @@ struct SumTable {
                 atomicAdd(sums + slot, weight);
                 return slot;
             }
+        }
+    }
+    // Do so for some keys, without waiting for one after the other; NO_LABEL stands for none.
+    template <u32 KEYS>
+    __device__ __forceinline__ void add(const u32 (&key)[KEYS], const Sum (&weight)[KEYS],
+                                        u32 (&slot)[KEYS], bool (&is_first)[KEYS]) const {
+        u32 there[KEYS];
+#pragma unroll
+        for (u32 i = 0; i < KEYS; i++) {
+            slot[i] = slot_of(key[i]);
+            there[i] = NO_LABEL;
+            if (key[i] != NO_LABEL) there[i] = atomicCAS(keys + slot[i], NO_LABEL, key[i]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < KEYS; i++) {
+            is_first[i] = key[i] != NO_LABEL && there[i] == NO_LABEL;
+            if (key[i] == NO_LABEL) continue;
+            if (is_first[i] || there[i] == key[i])
+                atomicAdd(sums + slot[i], weight[i]);
+            else
+                slot[i] = add(key[i], weight[i], is_first[i]);
         }
     }
     __device__ __forceinline__ bool add(u32 key, Sum weight) const {

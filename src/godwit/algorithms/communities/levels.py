@@ -9,6 +9,7 @@ which begins in its community, and can begin again with the communities that it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -16,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.communities import cpu
+from godwit.algorithms.communities import cpu, serial
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import SMALL_ARCS, require_memory
 from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
@@ -27,13 +28,19 @@ LABEL_CLASSES = 64
 """Classes of a round where rows are long, and of label propagation."""
 SMALL_VERTICES = 1 << 16
 """Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
-_BRIEF_WORK = 10_000
-"""Vertices and arcs of a level below which all of its rounds together take a millisecond or so."""
+SERIAL_ARCS = 1 << 22
+"""Arcs up to which a level above the first, of no more than SMALL_VERTICES, is one thread's (serial.py)."""
+_BRIEF_WORK = 100_000
+"""Vertices and arcs of a level below which all of its rounds together take a few milliseconds."""
 MOST_ROUNDS = 32
 LAST_MOVES = 256
 """A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
+_SCALES = (10.0, 3.0)
+"""Where communities show early, resolution counts so many times at the lowest levels: they grow slowly."""
+_EARLY_MODULARITY = 0.3
+"""Modularity of the first communities from which on they show early; random graphs have less."""
 _NEXT_SEED = 0x9E3779B97F4A7C15
 
 
@@ -49,10 +56,11 @@ class HasVertices(Protocol):
 class Level:
     """A graph whose vertices have a mass, or two.
 
-    :param rows: arcs, both directions of each edge
+    :param rows: arcs, both directions of each edge; of vertices that have none, the last may be left out
     :param mass: int64 (n), and the same for in-arcs; the second is empty where there is one mass
     :param arcs: number of arcs
     :param bound: of the first level its number of arcs, else that of the level below, which is no less
+    :param is_serial: one thread moves and joins its vertices
     :ivar above: the vertex of the next level of each vertex, once there is that level
     """
 
@@ -60,12 +68,18 @@ class Level:
     mass: tuple[Array, Array]
     arcs: int
     bound: int
+    is_serial: bool = False
     above: Array | None = None
 
     @property
     def vertex_count(self) -> int:
         """Number of vertices, n."""
         return len(self.mass[0])
+
+    @property
+    def row_count(self) -> int:
+        """Number of vertices that have rows; those after them have no arcs."""
+        return len(self.rows.begins)
 
     @property
     def ids(self) -> np.dtype[Any]:
@@ -128,7 +142,8 @@ class Cores:
 
     def _threads_for(self, level: Level) -> int:
         is_small = level.vertex_count < LABEL_CLASSES * cpu.ALONE_VERTICES
-        return 1 if is_small or level.arcs < SMALL_ARCS else self._threads
+        is_small |= level.is_serial or level.arcs < SMALL_ARCS
+        return 1 if is_small else self._threads
 
     def _next_seed(self) -> np.uint64:
         """Return another seed at each call."""
@@ -152,10 +167,13 @@ class Cores:
         self.visits += int(tally[3])
         return found
 
-    def _scratch(self, level: Level, active: Array, most: int) -> tuple[Any, ...]:
+    def _scratch(
+        self, level: Level, active: Array, most: int, scale: float = 1.0
+    ) -> tuple[Any, ...]:
         """Return what rounds need: active vertices, and arrays from ``order`` to ``classes`` (cpu.py).
 
         :param most: classes where there are few vertices
+        :param scale: of the factor
         """
         n = level.vertex_count
         classes = class_count(n, level.bound, most)
@@ -163,7 +181,7 @@ class Cores:
             active, np.empty(n, level.ids), np.empty(n, level.ids),
             np.zeros((self._threads_for(level), cpu.MOST_CLASSES), np.int64),
             np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
-            self._sums, self._touched, self._factor, self._next_seed(), classes,
+            self._sums, self._touched, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
 
     def begin_alone(self, level: Level) -> None:
@@ -180,30 +198,51 @@ class Cores:
         self,
         level: Level,
         *,
+        scale: float = 1.0,
         rounds: int = MOST_ROUNDS,
         last: int | None = None,
         random_ties: bool = False,
     ) -> None:
         """Move the vertices of a level to better communities.
 
+        :param scale: resolution counts so many times
         :param rounds: at most so many
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
+        if level.is_serial:
+            self._move_serially(level, scale, rounds)
+            return
         n, rows = level.vertex_count, level.rows
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
         active = np.append(rows.ends > rows.begins, False).view(np.uint8)
-        scratch = self._scratch(level, active, most)
+        scratch = self._scratch(level, active, most, scale)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
             n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
+        )  # fmt: skip
+
+    def _move_serially(self, level: Level, scale: float, rounds: int) -> None:
+        tallies = np.zeros(4, np.int64)
+        active = np.append(level.rows.ends > level.rows.begins, False).view(np.uint8)
+        self._run(
+            serial.move_vertices, level, *level.rows, level.mass, self.label, self._total, active,
+            self._sums[0], self._touched[0], self._factor * scale, self._next_seed(), rounds,
+            level.row_count // LAST_MOVES, tallies, tallies=tallies,
         )  # fmt: skip
 
     def refine(self, level: Level) -> None:
         """Divide the communities of a level into connected parts."""
         n = level.vertex_count
         self._part = np.arange(n, dtype=level.ids)
+        if level.is_serial:
+            self._run(
+                serial.refine_communities, level, *level.rows, level.mass, self.label, self._total,
+                self._sums[0], self._touched[0], self._factor, self._next_seed(), self._part,
+                _copies(level.mass), np.zeros(level.row_count, np.uint8),
+            )  # fmt: skip
+            return
         self._run(
             cpu.refine_communities, level, *level.rows, level.mass, self.label, self._total,
             *self._scratch(level, np.ones(n, np.uint8), cpu.MOST_CLASSES), self._part,
@@ -217,6 +256,8 @@ class Cores:
     def aggregate(self, level: Level, *, parts: bool = False) -> Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
         label = self._part if parts else self.label
+        if level.is_serial:
+            return self._aggregate_serially(level, label)
         n, ids = level.vertex_count, level.ids
         present = np.zeros(n, bool)
         present[label] = True
@@ -237,21 +278,67 @@ class Cores:
         )  # fmt: skip
         rows = cpu.Rows(begins, ends, targets[: used[0]], weights[: used[0]])
         level.above = above
+        arcs = sum(written)
         return Level(
             cpu.Rows(*map(frozen, rows)),
             (frozen(mass[0]), frozen(mass[1])),
-            sum(written),
+            arcs,
             level.arcs,
+            is_serial(count, arcs),
         )
+
+    def _aggregate_serially(self, level: Level, label: Array) -> Level | None:
+        n, rows, ids = level.vertex_count, level.row_count, level.ids
+        begins, ends = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        targets, weights = np.empty(level.arcs, ids), np.empty(level.arcs, np.int64)
+        above = np.empty(n, ids)
+        mass = tuple(np.empty(len(one), np.int64) for one in level.mass)
+        counts = np.zeros(3, np.int64)
+        self._run(
+            serial.aggregate, level, *level.rows, level.mass, label, np.zeros(rows + 1, ids),
+            np.empty(rows, ids), self._sums[0], self._touched[0], above, begins, ends, targets, weights,
+            mass, counts,
+        )  # fmt: skip
+        count, with_rows, arcs = counts.tolist()
+        if count == n:
+            return None
+        level.above = above
+        kept = cpu.Rows(begins[:with_rows], ends[:with_rows], targets[:arcs], weights[:arcs])
+        return Level(
+            cpu.Rows(*map(frozen, kept)),
+            (frozen(mass[0][:count]), frozen(mass[1][:count])),
+            arcs,
+            level.arcs,
+            True,
+        )
+
+    def modularity(self, level: Level) -> float:
+        """Return the modularity of communities that are the vertices of a level; 0 if many threads have it.
+
+        With a resolution of 1, where masses are strengths of vertices.
+        """
+        out, into = level.mass[0], level.mass[-1] if len(level.mass[1]) else level.mass[0]
+        total = int(out.sum())
+        if not level.is_serial or total == 0:
+            return 0.0
+        leaving = np.empty(level.row_count, np.int64)
+        self._run(cpu.vertex_strengths, level, *level.rows, 1, leaving)
+        between = int(leaving.sum()) / (2 if len(level.mass[1]) else 1)
+        return 1 - between / total - math.fsum((out / total) * (into / total))
 
     def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
         old, (low, high) = self.label, (level, above) if lifts else (above, level)
-        n = high.vertex_count
-        self.label = np.empty(n, high.ids)
+        # Vertices without rows are communities of their own, and the last ones of both levels.
+        apart = level.vertex_count - level.row_count
+        n, names = high.vertex_count - apart, low.vertex_count - apart
+        self.label = np.empty(n + apart, high.ids)
+        self.label[n:] = np.arange(n, n + apart)
         self._total = _zeros_like(high.mass)
+        for total, mass in zip(self._total, high.mass, strict=True):
+            total[n:] = mass[n:]
         self._run(
-            cpu.rename_communities, level, old, self.vertices_above(level), lifts,
-            np.full(low.vertex_count, n, high.ids), self.label, high.mass, self._total,
+            cpu.rename_communities, level, old[:names], self.vertices_above(level), lifts,
+            np.full(names, n, high.ids), self.label[:n], high.mass, self._total,
         )  # fmt: skip
 
     def lift(self, level: Level, above: Level) -> None:
@@ -311,6 +398,11 @@ def first_word(seed: int) -> int:
     return (seed + _NEXT_SEED) % 2**64
 
 
+def is_serial(vertices: int, arcs: int) -> bool:
+    """Return True if a level above the first is one thread's, on a computer with a GPU as without."""
+    return vertices <= SMALL_VERTICES and arcs <= SERIAL_ARCS
+
+
 def class_count(vertices: int, arcs: int, most: int) -> int:
     """Return the number of classes of a round.
 
@@ -336,8 +428,8 @@ class Steps(Protocol[StepLevel]):
     def begin_alone(self, level: StepLevel) -> None:
         """Make each vertex of a level a community."""
 
-    def move(self, level: StepLevel) -> None:
-        """Move the vertices of a level to better communities."""
+    def move(self, level: StepLevel, *, scale: float = 1.0) -> None:
+        """Move the vertices of a level to better communities; resolution counts ``scale`` times."""
 
     def refine(self, level: StepLevel) -> None:
         """Divide the communities of a level into connected parts."""
@@ -347,6 +439,9 @@ class Steps(Protocol[StepLevel]):
 
     def aggregate(self, level: StepLevel, *, parts: bool = False) -> StepLevel | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
+
+    def modularity(self, level: StepLevel) -> float:
+        """Return the modularity of communities that are the vertices of a small level; 0 of others."""
 
     def lift(self, level: StepLevel, above: StepLevel) -> None:
         """Give the vertices of the next level the communities of their members."""
@@ -364,42 +459,74 @@ class Steps(Protocol[StepLevel]):
         """
 
 
+def _first_moves(steps: Steps[StepLevel], *, scales: bool = True) -> tuple[float, ...]:
+    """Move the vertices of the first level, each alone at first; return scales for the next levels.
+
+    Greedy moves in a small graph with hubs join large communities too early, and later levels cannot part
+    them. With a higher resolution at first they stay small, where there is structure; in random graphs,
+    whose modularity is low, that only hides what little there is.
+
+    :param scales: where it is of use
+    """
+    level = steps.first
+    steps.begin_alone(level)
+    steps.move(level)
+    if not scales or level.vertex_count > SMALL_VERTICES:
+        return ()
+    above = steps.aggregate(level)
+    if above is None or steps.modularity(above) < _EARLY_MODULARITY:
+        return ()
+    steps.begin_alone(level)
+    steps.move(level, scale=_SCALES[0])
+    return _SCALES[1:]
+
+
 def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Any]]:
     """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
-    level = steps.first
-    levels = [level]
+    scales = _first_moves(steps)
+    levels = [steps.first]
     while True:
-        n = level.vertex_count
-        steps.begin_alone(level)
-        steps.move(level)
+        level = levels[-1]
         above = steps.aggregate(level)
         if above is None:
+            if not scales:
+                break
+            above = level
+        else:
+            levels.append(above)
+        steps.begin_alone(above)
+        merged = level.vertex_count - above.vertex_count
+        if not scales and merged <= level.vertex_count // _LAST_MERGES:
             break
-        levels.append(above)
-        level = above
-        if n - above.vertex_count <= n // _LAST_MERGES:
-            steps.begin_alone(level)
-            break
+        steps.move(above, scale=scales[0] if scales else 1.0)
+        scales = scales[1:]
     return _moved_downwards(steps, levels)
 
 
-def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[Any]]:
+def leiden_levels(
+    steps: Steps[StepLevel], iterations: int, *, scales: bool
+) -> tuple[Any, list[Any]]:
     """Return the same of Leiden's method.
 
     All iterations but the first divide communities, and the first does at small levels, where it takes no
-    time; vertices of a large first level move once between iterations, those of a small one twice.
+    time; between iterations, vertices of a large first level do not move: their parts will.
+
+    :param scales: as for :func:`_first_moves`
     """
-    steps.begin_alone(steps.first)
+    left = _first_moves(steps, scales=scales)
     levels: list[StepLevel] = []
     for iteration in range(iterations):
-        _move_downwards(steps, levels, first=False)  # vertices of the first level move next
+        _move_downwards(steps, levels, first=False)
         level = steps.first
         levels = [level]
         while True:
             n = level.vertex_count
-            steps.move(level)
             if steps.count_communities(level) == n:
-                break
+                if not left:
+                    break
+                steps.move(level, scale=left[0])
+                left = left[1:]
+                continue
             above = None
             if iteration > 0 or iterations == 1 or n <= SMALL_VERTICES:
                 steps.refine(level)
@@ -410,8 +537,10 @@ def leiden_levels(steps: Steps[StepLevel], iterations: int) -> tuple[Any, list[A
             steps.lift(level, above)
             levels.append(above)
             level = above
-            if n - above.vertex_count <= n // _LAST_MERGES:
+            if not left and n - above.vertex_count <= n // _LAST_MERGES:
                 break
+            steps.move(level, scale=left[0] if left else 1.0)
+            left = left[1:]
     return _moved_downwards(steps, levels)
 
 

@@ -19,11 +19,11 @@ from godwit.algorithms.communities.cuda_summary import require_short_labels
 from godwit.algorithms.communities.levels import (
     LAST_MOVES,
     MOST_ROUNDS,
-    SMALL_VERTICES,
     Cores,
     Level,
     class_count,
     first_word,
+    is_serial,
 )
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
@@ -48,7 +48,6 @@ _POINTERS = (
 )  # fmt: skip
 _NUMBERS = (
     "count", "above_count", "names", "classes", "block_slots", "loops", "is_unit", "lifts",
-    "counts_only", "padding",
 )  # fmt: skip
 ARGUMENTS = np.dtype(
     [
@@ -66,11 +65,9 @@ _WARP_SLOTS = 512
 _MOST_HUGE = 32
 _MOST_BINS = 5 * MOST_CLASSES
 _COUNTERS_BYTES = 6 * 8 + 6 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
-_LONG_ROW_STATE_BYTES = 16
+_LONG_ROW_STATE_BYTES = 32
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
-_MOST_ARCS_OF_CORES = 1 << 22
-"""Limit of the arcs of a level that cores take over."""
 _MOST_ARENA_BYTES = 1 << 26
 """Upper limit of the tables of long rows, unless one alone is larger; rounds begin with their clearing."""
 _JOINED = ("members", "member_counts", "member_ends", "dense", "sparse", "block_list", "old")
@@ -84,11 +81,11 @@ class Phase(IntEnum):
 
     (
         FIRST_LEVEL, FIRST_ARCS, BEGIN_ALONE, MOVE_BEGIN, MOVE_COUNT, MOVE_LIST, MOVE_DECIDE, MOVE_ADD,
-        MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
+        MOVE_CHOOSE, MOVE_TAKE, GROUP_CLEAR, GROUP_MARK, GROUP_COUNT, GROUP_NUMBER, JOIN_CLEAR,
         JOIN_COUNT, JOIN_LAYOUT, JOIN_PLACES, JOIN_MEMBERS, JOIN_ROWS, JOIN_BIGS, JOIN_END,
         RENAME_CLEAR, RENAME_LIFT, RENAME_FIRST, RENAME_WRITE, SPLIT_BEGIN, SPLIT_LINKED, SPLIT_JOIN,
         SPLIT_NAME,
-    ) = range(29)  # fmt: skip
+    ) = range(30)  # fmt: skip
 
 
 class Word(IntEnum):
@@ -103,7 +100,7 @@ class Word(IntEnum):
 class Count(IntEnum):
     """Indices of the counts of a block: ``LevelCount`` of the kernel."""
 
-    VISITED, MOVES, NAMES, BOUND = range(4)
+    VISITED, MOVES, NAMES, BOUND, UNDECIDED = range(5)
 
 
 def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
@@ -213,6 +210,8 @@ class GpuSteps:
         self._poll = poll
         self._location = location
         self._cores: Cores | None = None
+        self._entered: GpuLevel | None = None
+        self._numbered: tuple[GpuLevel, bool, int] | None = None  # by the latest run
         self.visits = self.rounds = 0
         self.seconds: dict[str, float] = {}
         directions = 2 if scores.one_way else 1
@@ -268,7 +267,7 @@ class GpuSteps:
         self._plan.array("counters")[self._plan.part].fill_bytes(0)
         self._enter(self.first)
         state = self._run(Phase.FIRST_LEVEL)
-        struct["factor"] = scores.factor_of(int(state[Word.FOUND]))
+        self._factor = scores.factor_of(int(state[Word.FOUND]))
         self._measure(self.first, state)
 
     def _make_plan(self, wide: bool, gpu: GpuOptions) -> _LevelPlan:
@@ -295,6 +294,7 @@ class GpuSteps:
 
     def _run(self, phase: Phase, state: Any = ()) -> Array:
         """Run phases from one on; return the state at the end."""
+        self._numbered = None
         poll = self._poll
         if poll is not None:
             poll.before = self.visits
@@ -307,6 +307,9 @@ class GpuSteps:
 
     def _enter(self, level: GpuLevel) -> None:
         """Point to the rows of a level, and reserve tables for its hubs."""
+        if level is self._entered:
+            return
+        self._entered = level
         struct = self._arguments
         for name, pointer in level.members.items():
             struct[name] = pointer
@@ -331,9 +334,11 @@ class GpuSteps:
 
     def _measure(self, level: GpuLevel, state: Array) -> None:
         level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
+        self._entered = None  # tables depend on it
 
-    def _moves(self, level: GpuLevel, rounds: int, *, refines: bool) -> None:
+    def _moves(self, level: GpuLevel, rounds: int, *, refines: bool, scale: float = 1.0) -> None:
         self._word = first_word(self._word)
+        self._arguments["factor"] = self._factor * scale
         enough = level.vertex_count // LAST_MOVES
         state = self._run(Phase.MOVE_BEGIN, [self._word, rounds, enough, refines])
         if not refines:
@@ -359,14 +364,14 @@ class GpuSteps:
         self._enter(level)
         self._run(Phase.BEGIN_ALONE)
 
-    def move(self, level: GpuLevel | Level) -> None:
-        """Move the vertices of a level to better communities."""
+    def move(self, level: GpuLevel | Level, *, scale: float = 1.0) -> None:
+        """Move the vertices of a level to better communities; resolution counts ``scale`` times."""
         if isinstance(level, Level):
             with self._on_cores() as cores:
-                cores.move(level)
+                cores.move(level, scale=scale)
             return
         self._enter(level)
-        self._moves(level, MOST_ROUNDS, refines=False)
+        self._moves(level, MOST_ROUNDS, refines=False, scale=scale)
 
     def refine(self, level: GpuLevel | Level) -> None:
         """Divide the communities of a level into connected parts."""
@@ -382,16 +387,20 @@ class GpuSteps:
         if isinstance(level, Level):
             with self._on_cores() as cores:
                 return cores.count_communities(level)
-        return self._count(level, "", counts_only=True)
+        return self._count(level, parts=False)
 
-    def _count(self, level: GpuLevel, prefix: str, *, counts_only: bool) -> int:
-        struct = self._arguments
+    def _count(self, level: GpuLevel, *, parts: bool) -> int:
+        """Number the communities, or parts, of a level, and return how many there are."""
+        if self._numbered is not None and self._numbered[:2] == (level, parts):
+            return self._numbered[2]
+        struct, prefix = self._arguments, "part_" if parts else ""
         self._enter(level)
         struct["group"] = struct["part" if prefix else "label"]
         struct["group_total"] = struct[f"{prefix}total"]
         struct["in_group_total"] = struct[f"in_{prefix}total"]
-        struct["counts_only"] = counts_only
-        return int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
+        found = int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
+        self._numbered = level, parts, found
+        return found
 
     def aggregate(self, level: GpuLevel | Level, *, parts: bool = False) -> GpuLevel | Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
@@ -399,11 +408,18 @@ class GpuSteps:
             with self._on_cores() as cores:
                 return cores.aggregate(level, parts=parts)
         above = self._aggregated(level, parts=parts)
-        if above is None or above.vertex_count > SMALL_VERTICES or above.arcs > _MOST_ARCS_OF_CORES:
+        if above is None or not is_serial(above.vertex_count, above.arcs):
             return above
         taken = self._downloaded(above)
-        self._cores = Cores(taken, float(self._arguments["factor"]), 0, None, self._poll)
+        self._cores = Cores(taken, self._factor, 0, None, self._poll)
         return taken
+
+    def modularity(self, level: GpuLevel | Level) -> float:
+        """Return the modularity of communities that are the vertices of a small level; 0 of others."""
+        if isinstance(level, Level):
+            with self._on_cores() as cores:
+                return cores.modularity(level)
+        return 0.0
 
     def _downloaded(self, level: GpuLevel) -> Level:
         """Return a level on the host."""
@@ -425,10 +441,10 @@ class GpuSteps:
             frozen(of["weights"], np.int64),
         )  # fmt: skip
         masses = frozen(of["mass"], np.int64), frozen(of["in_mass"], np.int64)
-        return Level(rows, masses, level.arcs, level.bound)
+        return Level(rows, masses, level.arcs, level.bound, is_serial=True)
 
     def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
-        count = self._count(level, "part_" if parts else "", counts_only=False)
+        count = self._count(level, parts=parts)
         if count == level.vertex_count:
             return None
         struct, number = self._arguments, level.number + 1

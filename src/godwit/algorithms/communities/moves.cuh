@@ -2,14 +2,15 @@
 // cpu.py.
 //
 // A round counts and lists the active vertices (listing.cuh), each with what the visit needs: so what a vertex reads
-// lies side by side with that of the next one, and there is less to wait for. Then each class takes two supersteps.
-// In MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that moved become active, as
-// seen before this class moves; in MOVE_TAKE it moves. Weights are added up by community in registers for TINY rows,
-// and else in hash tables in shared memory: of a warp, of a group of warps, or of a block. LONG rows are divided
-// into chunks, which blocks add up in shared memory, then to tables in global memory, the arena; the block that
-// ends the last chunk of a row compares its communities. Where the arena has no room for all long rows of a class,
-// they come in batches (MOVE_ADD). The weight to the vertex' own community, and to that of its first neighbour,
-// which most neighbours may have, are added up in registers: all threads would wait for one slot.
+// lies side by side with that of the next one, and there is less to wait for. Then each class takes two supersteps. In
+// MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that moved become active, as seen
+// before this class moves; in MOVE_TAKE it moves. Weights are added up by community in registers for TINY rows, and
+// else in hash tables in shared memory: of a warp, of a group of warps, or of a block. LONG rows are divided into
+// chunks, which blocks add up in shared memory, then to tables in global memory, the arena. The block that ends the
+// last chunk of a row compares its communities; where they are many, all blocks do so together (MOVE_CHOOSE). Where the
+// arena has no room for all long rows of a class, they come in batches (MOVE_ADD). The weight to the vertex' own
+// community, and to that of its first neighbour, which most neighbours may have, are added up in registers: all threads
+// would wait for one slot.
 //
 // Tables in shared memory are empty between two rows: who reads a slot clears it.
 //
@@ -213,15 +214,13 @@ struct Moves : Level {
             for (u32 i = 0; i < BATCH; i++)
                 slot[i] = base + i * step < end ? slot_of(base + i * step) : NO_LABEL;
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++)
+            for (u32 i = 0; i < BATCH; i++) {  // empty slots have the sum 0
                 name[i] = slot[i] != NO_LABEL ? load_system(table.keys + slot[i]) : NO_LABEL;
-#pragma unroll
-            for (u32 i = 0; i < BATCH; i++) {
-                weight[i] = 0;
-                if (name[i] == NO_LABEL) continue;
-                weight[i] = load_system(table.sums + slot[i]);
-                table.clear(slot[i]);
+                weight[i] = slot[i] != NO_LABEL ? load_system(table.sums + slot[i]) : Sum(0);
             }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (name[i] != NO_LABEL) table.clear(slot[i]);
             thread_compare(at, name, weight, best);
         }
         return best;
@@ -339,25 +338,63 @@ struct Moves : Level {
                         slots_for(arcs)};
     }
 
+    // The table in the arena of a long row, by its first chunk in the batch.
+    __device__ __forceinline__ SumTable table_of_long(u64 chunk, const Listed &listed) const {
+        const u64 first = chunk * 2 * chunk_arcs();
+        return SumTable{arguments.arena_keys + first, arguments.arena_sums + first,
+                        slots_for(listed.arcs)};
+    }
+    // Compare the communities in the slots [first, end) of the list of those that a long row uses; return the best to
+    // the first warp. All threads of the block come.
+    __device__ __forceinline__ Candidate block_best(u64 chunk, const Listed &listed, u32 first,
+                                                    u32 end) const {
+        const u32 *used = arguments.arena_used + chunk * chunk_arcs();
+        warp_tell({take_slots(table_of_long(chunk, listed), visitor(listed), first + threadIdx.x,
+                              end, blockDim.x, [&](u32 i) { return load_system(used + i); }),
+                   0});
+        __syncthreads();
+        return warp_id() == 0 ? warp_hear(0, blockDim.x / WARP).best : no_candidate();
+    }
+    // The vertex of a long row chooses, given its best community, and the row is forgotten.
+    __device__ __forceinline__ void thread_decide_long(LongRow *row, u32 place,
+                                                       const Listed &listed,
+                                                       const Candidate &best) const {
+        const Choice choice{best, static_cast<Sum>(load_system(&row->extra))};
+        arguments.chosen[place] =
+            stays(listed) ? NO_LABEL : decision(listed, visitor(listed), choice);
+        store_system(&row->extra, u64{0});
+        store_system(&row->used, 0u);
+        store_system(&row->done, 0u);
+    }
+
     // Add a chunk of a long row, which the block has added up, to the row's table in the arena; who ends the last
-    // chunk chooses. `part` has half of the slots of shared memory at most: the others take a list.
+    // chunk chooses, unless MOVE_CHOOSE does. `part` has half of the slots of shared memory at most: the others take a
+    // list.
     __device__ __forceinline__ void block_add_chunk(const Units &now, u32 place,
                                                     const Listed &listed, const SumTable &part,
                                                     Sum extra) const {
         const u64 chunk = arguments.chunks[place] - now.chunk;
         LongRow *row = arguments.arena_rows + chunk;
         u32 *used = arguments.arena_used + chunk * chunk_arcs();
-        const u64 first = chunk * 2 * chunk_arcs();
-        const SumTable all{arguments.arena_keys + first, arguments.arena_sums + first,
-                           slots_for(listed.arcs)};
+        const SumTable all = table_of_long(chunk, listed);
         u32 *list = part.keys + arguments.block_slots / 2;
-        for (u32 slot = threadIdx.x; slot < part.slots; slot += blockDim.x) {
-            const u32 name = load_system(part.keys + slot);
-            if (name == NO_LABEL) continue;
-            bool is_first;
-            const u32 where = all.add(name, load_system(part.sums + slot), is_first);
-            part.clear(slot);
-            if (is_first) store_system(list + atomicAdd(&shared.written, 1u), where);
+        for (u32 base = threadIdx.x; base < part.slots; base += BATCH * blockDim.x) {
+            u32 name[BATCH], where[BATCH];
+            Sum weight[BATCH];
+            bool is_first[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u32 slot = base + i * blockDim.x;
+                name[i] = slot < part.slots ? load_system(part.keys + slot) : NO_LABEL;
+                weight[i] = 0;
+                if (name[i] == NO_LABEL) continue;
+                weight[i] = load_system(part.sums + slot);
+                part.clear(slot);
+            }
+            all.add(name, weight, where, is_first);
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (is_first[i]) store_system(list + atomicAdd(&shared.written, 1u), where[i]);
         }
         extra = warp_total(extra);
         if (lane_id() == 0 && extra) atomicAdd(&row->extra, static_cast<u64>(extra));
@@ -378,17 +415,48 @@ struct Moves : Level {
         }
         __syncthreads();
         if (shared.begin < chunks_of(listed.arcs)) return;
-        const Visitor at = visitor(listed);
-        warp_tell({take_slots(all, at, threadIdx.x, load_system(&row->used), blockDim.x,
-                              [&](u32 i) { return load_system(used + i); }),
-                   0});
-        __syncthreads();
-        if (warp_id() != 0) return;
-        Choice choice = warp_hear(0, blockDim.x / WARP);
-        if (lane_id() != 0) return;
-        choice.extra = static_cast<Sum>(load_system(&row->extra));
-        arguments.chosen[place] = stays(listed) ? NO_LABEL : decision(listed, at, choice);
-        *row = LongRow{0, 0, 0};
+        const u32 count = load_system(&row->used);
+        if (count > chunk_arcs()) {
+            if (warp_id() == 0) warp_count(block, UNDECIDED, lane_id() == 0);
+            if (threadIdx.x == 0) store_system(&row->done, 0u);
+            return;
+        }
+        const Candidate best = block_best(chunk, listed, 0, count);
+        if (threadIdx.x == 0) thread_decide_long(row, place, listed, best);
+    }
+    // Choose for the long rows of a batch that have not chosen: a block takes as many used slots as a chunk has arcs,
+    // and who ends the last part of a row compares all parts.
+    __device__ __forceinline__ void block_choose_long(const Units &now) const {
+        for (u32 unit = team.block; unit < now.chunks; unit += team.blocks) {
+            const u32 place = lists().warp_place_of(now, now.chunk + unit);
+            const u64 chunk = arguments.chunks[place] - now.chunk;
+            LongRow *row = arguments.arena_rows + chunk;
+            const u32 first = static_cast<u32>(unit - chunk) * chunk_arcs();
+            // The rows that have chosen use none. Those that have not are not forgotten before all parts are done.
+            const u32 count = load_system(&row->used);
+            if (first >= count) continue;
+            const Listed listed = arguments.listed[place];
+            Candidate best = block_best(chunk, listed, first, min(count, first + chunk_arcs()));
+            if (warp_id() == 0) {
+                u32 done = 0;
+                if (lane_id() == 0) {
+                    store_system(&arguments.arena_rows[unit].score, best.score);
+                    store_system(&arguments.arena_rows[unit].label, best.label);
+                    __threadfence();
+                    done = atomicAdd(&row->done, 1u) + 1;
+                    __threadfence();
+                }
+                const u32 parts = (count + chunk_arcs() - 1) / chunk_arcs();
+                if (__shfl_sync(FULL_WARP, done, 0) == parts) {
+                    best = no_candidate();
+                    for (u32 part = lane_id(); part < parts; part += WARP)
+                        best.take(load_system(&row[part].score), load_system(&row[part].label));
+                    best = warp_best(best);
+                    if (lane_id() == 0) thread_decide_long(row, place, listed, best);
+                }
+            }
+            __syncthreads();
+        }
     }
 
     // Visit chunks of long rows, rows of a block, and groups of rows, which blocks claim one by one.
@@ -465,17 +533,20 @@ struct Moves : Level {
         }
     }
 
-    // Visit rows of a thread.
+    // Visit rows of a thread. The first warps to do so are those that have none of the rows of a warp, or fewer.
     __device__ __forceinline__ void team_visit_tiny(const Units &now) const {
-        const u32 begin = now.begins[ROW_TINY], rows = now.rows(ROW_TINY);
-        team_each_lane(rows, [&](u32 row, bool is_there) {
+        const u64 warps = team.warps(), taken = now.rows(ROW_WARP) % warps;
+        const u64 first = (team.warp() + warps - taken) % warps, end = now.begins[ROW_TINY + 1];
+        for (u64 base = now.begins[ROW_TINY] + first * WARP; base < end; base += warps * WARP) {
+            const u64 place = base + lane_id();
             Listed listed{};
-            if (is_there) listed = arguments.listed[begin + row];
+            if (place < end) listed = arguments.listed[place];
             const bool are_least = __all_sync(FULL_WARP, listed.arcs <= TINY_ARCS / 2);
-            if (!is_there) return;
-            arguments.chosen[begin + row] =
-                are_least ? thread_choose<TINY_ARCS / 2>(listed) : thread_choose<TINY_ARCS>(listed);
-        });
+            if (place < end)
+                arguments.chosen[place] = are_least ? thread_choose<TINY_ARCS / 2>(listed)
+                                                    : thread_choose<TINY_ARCS>(listed);
+            __syncwarp();
+        }
     }
 
     __device__ __forceinline__ void block_decide(const Units &now) const {
@@ -587,7 +658,7 @@ struct Moves : Level {
             arguments.arena_sums[slot] = 0;
         }
         for (u64 row = team.thread(); row < arguments.arena_chunks; row += team.threads())
-            arguments.arena_rows[row] = LongRow{0, 0, 0};
+            arguments.arena_rows[row] = LongRow{};
         lists().team_begin(team);
         const u64 rest = u64{arguments.count} + threadIdx.x;
         if (team.block == 0 && rest < (u64{arguments.count} + 3) / 4 * 4)
@@ -641,6 +712,10 @@ struct Moves : Level {
                 if (phase == MOVE_DECIDE && !REFINES) team_activate(lists().units_of(before));
                 break;
             }
+            case MOVE_CHOOSE:
+                block_choose_long(
+                    lists().batch_of(which, block.state[LONG_BEGIN], block.state[LONG_END]));
+                break;
             case MOVE_TAKE:
                 team_take(lists().units_of(which));
                 break;
@@ -698,6 +773,9 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             }
             [[fallthrough]];
         case MOVE_ADD:
+            if (sums.counts[UNDECIDED]) return MOVE_CHOOSE;
+            [[fallthrough]];
+        case MOVE_CHOOSE:
             thread_next_batch(arguments, state);
             return state[LONG_END] > state[LONG_BEGIN] ? MOVE_ADD : MOVE_TAKE;
         default:  // MOVE_TAKE

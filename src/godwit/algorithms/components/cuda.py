@@ -18,7 +18,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -170,19 +170,24 @@ def label_on_gpus(
         )  # fmt: skip
         key = ("components", query.gpu, query.merge, *options)
         plan = placement.plan(key, lambda: _LabelPlan(placement, query, seconds))
-        seconds["kernel"] = plan.run(early=True, poll=poll)
-        controls = plan.controls()
-        labels, seconds["gather"] = deliver_vertices(
-            placement, plan.arrays.labels, placement.id_dtype, query.location,
-            result_dtype=query.dtype,
+        labels = plan.values_at(
+            query.location,
+            lambda: VertexValues(
+                placement, plan.arrays.labels, placement.id_dtype, query.location,
+                result_dtype=query.dtype,
+            ),
         )  # fmt: skip
-    return UnionOutcome(
-        labels,
-        controls["run_counts"][:, _ROWS_DONE].astype(np.int64),
-        controls["run_counts"][:, _ARCS_SEEN].astype(np.int64),
-        controls["state"][:, STEP].astype(np.int64),
-        seconds,
-    )
+        seconds["kernel"] = plan.run(early=True, poll=poll, behind=labels.start)
+        controls = plan.controls()
+        outcome = UnionOutcome(
+            None,
+            controls["run_counts"][:, _ROWS_DONE].astype(np.int64),
+            controls["run_counts"][:, _ARCS_SEEN].astype(np.int64),
+            controls["state"][:, STEP].astype(np.int64),
+            seconds,
+        )
+        outcome.labels, seconds["gather"] = labels.gather()
+    return outcome
 
 
 class _LabelPlan(StepPlan[StepPlacement]):

@@ -290,24 +290,21 @@ class _StreamRun:
                 forest = make_forest(endpoint.device, endpoint.space, linking)
             stack.callback(forest.close)
             self._forests.append(forest)
-        self._label: Array = np.empty(linking.vertices, linking.id_dtype)
         self._finished = threading.Event()
 
     def run(self, poll: Poll, total: int | None) -> Array:
         """Return the labels; an exception of any thread is raised here when all have ended."""
         array = _array_for_gpus(self._source, self.context)
-        if array is not None:
-            self._distribute(array, poll)
-        else:
-            self._route(poll, total)
+        label = self._route(poll, total) if array is None else self._distribute(array, poll)
         if poll is not None:
             done = int(self.edges.sum())
             poll(Progress.of(done, total=done))
-        return self._label
+        return label
 
-    def _route(self, poll: Poll, total: int | None) -> None:
+    def _route(self, poll: Poll, total: int | None) -> Array:
         """Stream by router and links, with threads that send edges, link them and gather labels."""
         edges, host = self._source, self.context.host
+        label: Array = np.empty(self._linking.vertices, self._linking.id_dtype)
         limit = self._host_bytes
         if limit is not None and self.context.endpoints[0].space.kind != "host":
             # Labels arrive in buffers of the host.
@@ -318,12 +315,13 @@ class _StreamRun:
             self.context.workers() as workers,
         ):
             workers.each(self.context.endpoints, self._work)
-            workers.start(host, self._gather)
+            workers.start(host, self._gather, label)
             for function in senders.functions:
                 workers.start(host, function)
             while not self._finished.wait(_POLL_S):
                 if poll is not None:
                     poll(Progress.of(int(self.edges.sum()), total=total))
+        return label
 
     def _work(self, endpoint: Endpoint) -> None:
         """Link the edges that one device receives, then merge forests; its worker's function."""
@@ -368,8 +366,10 @@ class _StreamRun:
         if fault is not None:
             raise InputError(_fault_message(fault, self._source, self._linking.vertices))
 
-    def _distribute(self, array: Array, poll: Poll) -> None:
-        """Feed edges in memory to GPUs, and merge their forests, from this thread."""
+    def _distribute(self, array: Array, poll: Poll) -> Array:
+        """Feed edges in memory to GPUs, merge their forests, and fetch the labels, from this thread."""
+        from godwit.algorithms.components.streamed_cuda import labels_on_host
+
         endpoints = self.context.endpoints
         with current_gpu_kept(), ExitStack() as stack:
             feeders = [
@@ -386,10 +386,10 @@ class _StreamRun:
                 self._await(feeder.pending(), poll)
             for each in self._forests:
                 self._check(each)
-            with self._label_link as link:
-                sent = link.send(forest.parents, stream=endpoints[0].stream)
-            self._gather()
-            sent.wait()
+            begin = perf_counter()
+            label = labels_on_host(forest)
+            self.gather_s = perf_counter() - begin
+        return label
 
     def _await(self, events: Sequence[Event], poll: Poll) -> None:
         """Wait for events so that a time-out or Ctrl-C ends the wait."""
@@ -426,15 +426,15 @@ class _StreamRun:
             if not has_moved:
                 sleep(PAUSE_S)
 
-    def _gather(self) -> None:
-        """Receive the labels on the host."""
+    def _gather(self, label: Array) -> None:
+        """Receive the labels on the host; its worker's function."""
         try:
             begin = None
             for segment in self._label_link:
                 begin = begin or perf_counter()
                 with segment:
                     first = segment.offset
-                    self._label[first : first + len(segment.array)] = segment.array
+                    label[first : first + len(segment.array)] = segment.array
             self.gather_s = 0.0 if begin is None else perf_counter() - begin
         finally:
             self._finished.set()

@@ -14,12 +14,20 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.components.streamed_cpu import Fault, Forest, Linking
+from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
+from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.driver import BorrowedStream, Kernel
 from godwit.runtime.cuda.events import native_stream
-from godwit.runtime.cuda.gpu_arrays import address_of
-from godwit.runtime.cuda.memory import PinnedBuffer
+from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
+from godwit.runtime.cuda.memory import (
+    LEAST_LOCKED_BYTES,
+    PinnedBuffer,
+    keep_pinned,
+    new_host_array,
+    take_pinned,
+)
 from godwit.runtime.memory import Space
 
 WALKS_PER_VERTEX = 0.25
@@ -240,3 +248,19 @@ def new_forest(space: Space, linking: Linking) -> Forest:
 def compile_kernels(space: Any, linking: Linking, dtype: np.dtype[Any]) -> None:
     """Compile, or load, the kernels for edges of a dtype."""
     load_kernels(space.index, linking, dtype)
+
+
+def labels_on_host(forest: Forest) -> Array:
+    """Return the parents of all vertices in a new array of the host; no work is under way on the GPU."""
+    parents = forest.parents
+    index = gpu_of(parents)
+    label, _ = new_host_array(len(parents), parents.dtype, [index])
+    if label.nbytes >= LEAST_LOCKED_BYTES:
+        download(index, address_of(parents), label)
+    elif label.nbytes:
+        room = take_pinned(label.nbytes)
+        landed = room.array(np.uint8)[: label.nbytes]
+        download(index, address_of(parents), landed)
+        label[:] = landed.view(label.dtype)
+        keep_pinned(room)
+    return label

@@ -14,6 +14,7 @@ those that its rows name (supersteps/halos). The sums are the same, bit by bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -33,7 +34,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -191,23 +192,30 @@ def rank_on_gpus(
             )
 
         plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
-        seconds["kernel"] = plan.ask(query, 2.0**unit_bits, poll)
+        ranks = None
+        if placement.indexes == [query.location.gpu]:
+            ranks = plan.values_at(query.location, lambda: plan.ranks_at(query.location))
+        seconds["kernel"] = plan.ask(
+            query, 2.0**unit_bits, poll, None if ranks is None else ranks.start
+        )
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
         state = plan.controls()["state"][0]
-        iterations = int(state[_ITERATIONS])
-        ranks = plan.carried[1 - iterations % 2]
-        rank, seconds["gather"] = deliver_vertices(
-            placement, ranks, query.dtype, query.location, own_first=one_hop
+        outcome = RankOutcome(
+            None,
+            int(state[_ITERATIONS]),
+            float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
+            np.array([part.owned for part in placement.parts], np.int64),
+            np.array([part_rows.arcs for part_rows in plan.rows], np.int64),
+            seconds,
         )
-    return RankOutcome(
-        rank,
-        iterations,
-        float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
-        np.array([part.owned for part in placement.parts], np.int64),
-        np.array([part_rows.arcs for part_rows in plan.rows], np.int64),
-        seconds,
-    )
+        if ranks is None:
+            written = plan.carried[1 - outcome.iterations % 2]
+            ranks = VertexValues(
+                placement, written, query.dtype, query.location, own_first=one_hop
+            ).begin()
+        outcome.rank, seconds["gather"] = ranks.gather()
+    return outcome
 
 
 def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
@@ -253,6 +261,16 @@ def _log_longest(graph: Graph, query: RankQuery) -> int:
 
 def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     """Return log2 of the units in 1, and the words of a sum: 0 for row by row."""
+    if query.teleport is not None or query.start is not None:
+        return _chosen_tiling(placement, query)
+    fit, latest = placement.kept(KeptTiles).fit, placement.kept(LatestTiling)
+    key = (query.dtype, query.weighted, query.accelerated, query.damping, query.tiled, fit)
+    if latest.key != key:
+        latest.key, latest.tiling = key, _chosen_tiling(placement, query)
+    return latest.tiling
+
+
+def _chosen_tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     if not takes_tiles(placement, query.tiled, "in"):
         return 0, 0
     bits, words = _units(placement.graph, query)
@@ -261,6 +279,14 @@ def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
 
 def _tile_kind(query: RankQuery) -> TileKind:
     return TileKind("in", query.dtype.name, by_outflow=True) if query.weighted else TileKind("in")
+
+
+class LatestTiling:
+    """The choice of the latest query with uniform distributions, as most are alike."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.key: tuple[Any, ...] = ()
+        self.tiling = (0, 0)
 
 
 class RankArrays:
@@ -426,10 +452,14 @@ class _RankPlan(StepPlan[StepPlacement]):
         for own, mask in zip(self.arguments, subscribers, strict=False):  # none: one device
             own["subscribers"] = mask.pointer
 
-    def ask(self, query: RankQuery, units: float, poll: ProgressPoll | None) -> float:
+    def ask(
+        self, query: RankQuery, units: float, poll: ProgressPoll | None,
+        behind: Callable[[], None] | None,
+    ) -> float:  # fmt: skip
         """Answer a query; return the seconds that kernels ran.
 
         :param units: number of units in 1, for sums by tiles
+        :param behind: as of :meth:`drive`
         """
         arguments, arrays = self.arguments, self.arrays
         arguments["damping"], arguments["tolerance"] = query.damping, query.tolerance
@@ -440,10 +470,20 @@ class _RankPlan(StepPlan[StepPlacement]):
         makes_contributions = (
             query.weighted and not self.is_tiled and self.dtype.name not in arrays.has_contributions
         )
-        kernel_s = self.run(phase=_PREPARE if makes_contributions else _START, poll=poll)
+        phase = _PREPARE if makes_contributions else _START
+        kernel_s = self.run(phase=phase, poll=poll, behind=behind)
         if makes_contributions:
             arrays.has_contributions.add(self.dtype.name)
         return kernel_s
+
+    def ranks_at(self, location: ResultLocation) -> VertexValues:
+        """Return the ranks of the only GPU, where they are wanted.
+
+        The kernel leaves them in the array that the last iteration did not write.
+        """
+        (part,) = self.placement.parts
+        turn = self.carried[0][part].pointer, self.state_pointer(_ITERATIONS)
+        return VertexValues(self.placement, self.carried[1], self.dtype, location, turn=turn)
 
     def _upload(self, name: str, values: Array | None, array: DeviceArray) -> None:
         """Upload a distribution over the vertices, if one is given, and point to it."""

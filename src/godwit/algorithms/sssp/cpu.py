@@ -310,7 +310,9 @@ def _lower(search: Any, vertex: Any, length: Any, stamp: Any) -> tuple[bool, Any
     old = load_relaxed(distance, at(vertex))
     while length < old:
         if compare_exchange(distance, at(vertex), old, VALUE(length)):
-            before = exchange(search.stamps, at(vertex), stamp)
+            before = load_relaxed(search.stamps, at(vertex))
+            if before != stamp:
+                before = exchange(search.stamps, at(vertex), stamp)
             return before != stamp, before
         old = load_relaxed(distance, at(vertex))
     return False, stamp

@@ -20,7 +20,7 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_vertices
+from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     ROWS,
@@ -171,24 +171,25 @@ def search_on_gpu(
         key = ("sssp", dtype, gpu)
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
         plan.ask(sources, limit)
-        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll)
+        distances = plan.values_at(location, lambda: plan.distances(location))
+        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
         plan.arrays.cleared.add(plan.dtype_name)
         controls = plan.controls()
         words, counts = controls["state"][0], controls["run_counts"][0]
-        distance = None
-        if not (words[Word.GAVE_UP] or words[Word.OVERFLOWS]):
-            distance, seconds["gather"] = plan.deliver(location)
+        outcome = SsspOutcome(
+            None,
+            bool(words[Word.OVERFLOWS]),
+            int(counts[Count.PROCESSED]),
+            int(counts[Count.LOOKED]),
+            int(words[STEP]),
+            seconds,
+        )
+        if not (words[Word.GAVE_UP] or outcome.overflows):
             alone = plan.without_arcs(sources)
+            outcome.distance, seconds["gather"] = distances.gather()
             if len(alone):
-                distance[alone] = 0
-    return SsspOutcome(
-        distance,
-        bool(words[Word.OVERFLOWS]),
-        int(counts[Count.PROCESSED]),
-        int(counts[Count.LOOKED]),
-        int(words[STEP]),
-        seconds,
-    )
+                outcome.distance[alone] = 0
+    return outcome
 
 
 class _SsspPlan(StepPlan[StepPlacement]):
@@ -305,11 +306,11 @@ class _SsspPlan(StepPlan[StepPlacement]):
         alone: Array = sources[positions >= self.arguments[0]["active"]]
         return alone
 
-    def deliver(self, location: ResultLocation) -> tuple[Any, float]:
-        """Return the distances of all vertices, and the seconds that it took."""
+    def distances(self, location: ResultLocation) -> VertexValues:
+        """Return the distances of all vertices, which are yet to be gathered."""
         name = self.dtype_name
         wide = "float64" if self.dtype.kind == "f" else "int64"
-        return deliver_vertices(
+        return VertexValues(
             self.placement,
             self.arrays.distances[name],
             self.dtype,

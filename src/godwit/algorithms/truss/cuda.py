@@ -14,7 +14,7 @@ from godwit.algorithms.truss.rows import Edges, edge_numbers, sorted_targets
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.delivery import Conversion, Delivery, Share
+from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.first_gpu import Outcome
@@ -177,6 +177,9 @@ class _TrussPlan(OneGpuPlan):
         begin = perf_counter()
         dtype = np.dtype(np.int32)
         values = self.array("truss")[self.part].pointer
-        found = self._delivery.deliver([values], Conversion(dtype, dtype), location, joined=values)
+        conversion = Conversion(dtype, dtype)
+        found = (
+            Arrival(self._delivery, [values], conversion, location, joined=values).begin().finish()
+        )
         self.seconds["gather"] = seconds_since(begin, "gather")
         return found

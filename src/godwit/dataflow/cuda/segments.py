@@ -26,7 +26,7 @@ from godwit.runtime.cuda.events import (
     record_event,
     waits_of,
 )
-from godwit.runtime.cuda.libraries import bindings
+from godwit.runtime.cuda.libraries import bindings, cupy
 from godwit.runtime.cuda.memory import (
     Pool,
     PoolBlock,
@@ -100,6 +100,7 @@ class GpuSpace(_Pooled):
         self.index = index
         self.stream: Any = gpu_arrays.take_stream(index)
         self._native = native_stream(self.stream)
+        self._current_stream = cupy().cuda.get_current_stream
         waits_of.pop(self._native, None)  # of the stream's former user
         self._events = event_pool(index)
         self._transport: Transport = transport
@@ -142,7 +143,7 @@ class GpuSpace(_Pooled):
 
     def is_current(self) -> bool:
         """Return True if CuPy's current stream of the calling thread is the endpoint's."""
-        return gpu_arrays.current_stream(self.index) is self.stream
+        return self._current_stream(self.index) is self.stream
 
     def lane(self) -> GpuLane:
         """Return a new lane into this GPU's memory."""

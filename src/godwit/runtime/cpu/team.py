@@ -36,7 +36,10 @@ _BARRIER_EPOCH = 2 * WORDS_PER_LINE
 CURSOR = 3 * WORDS_PER_LINE  # a counter for dynamic scheduling, free for the kernel's use
 CONTROL_WORDS = 4 * WORDS_PER_LINE
 
-_SPINS_BEFORE_YIELD = 200
+_SPINS_BEFORE_YIELD = 4096
+"""Some microseconds, which threads with equal shares do not wait for each other.
+
+A thread that yields its core to another process may get it back milliseconds later."""
 
 GRACE_S = 2.0
 """Seconds that threads may take to leave after an abort, before they are left behind."""

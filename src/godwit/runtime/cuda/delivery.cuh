@@ -11,6 +11,8 @@ struct DeliveryArguments {
         positions;  // of each result among the values; null: results are in the order of the values
     Result *results;  // in the memory of this GPU, or in page-locked memory of the host
     i64 count;
+    const Value *others;  // are read instead if the number at `turn` is odd
+    const u64 *turn;      // null: the values are read
     Value limit;
     Value identity;
     Result never;
@@ -30,6 +32,7 @@ constexpr int RESULTS_PER_THREAD = 4;
 extern "C" __global__ void deliver(const __grid_constant__ DeliveryArguments given) {
     const i64 block = static_cast<i64>(blockDim.x) * RESULTS_PER_THREAD;
     const i64 stride = gridDim.x * block;
+    const Value *values = given.turn && (*given.turn & 1) ? given.others : given.values;
     // Neighbouring threads write neighbouring results: whole lines go over the bus.
     for (i64 first = blockIdx.x * block + threadIdx.x; first < given.count; first += stride) {
         i64 at[RESULTS_PER_THREAD];
@@ -40,7 +43,7 @@ extern "C" __global__ void deliver(const __grid_constant__ DeliveryArguments giv
             at[k] = i >= given.count ? 0 : given.positions ? given.positions[i] : i;
         }
 #pragma unroll
-        for (int k = 0; k < RESULTS_PER_THREAD; k++) value[k] = given.values[at[k]];
+        for (int k = 0; k < RESULTS_PER_THREAD; k++) value[k] = values[at[k]];
 #pragma unroll
         for (int k = 0; k < RESULTS_PER_THREAD; k++) {
             const i64 i = first + static_cast<i64>(k) * blockDim.x;

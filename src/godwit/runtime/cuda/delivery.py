@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
 from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import (
     LEAST_LOCKED_BYTES,
     keep_pinned,
@@ -47,7 +48,6 @@ ROOM_BYTES = 32 << 20
 _SCATTERED_BY_THREAD = 1 << 16
 _BLOCK_THREADS = 256
 _RESULTS_PER_THREAD = 4  # as in delivery.cuh
-_BLOCKS_PER_MULTIPROCESSOR = 8
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ def _arguments_dtype(conversion: Conversion) -> np.dtype[Any]:
     value, result = conversion.dtype, conversion.result_dtype
     fields = [
         *((name, np.uint64) for name in ("values", "positions", "results")),
-        *(("count", np.int64), ("limit", value), ("identity", value), ("never", result)),
+        ("count", np.int64),
+        *((name, np.uint64) for name in ("others", "turn")),
+        *(("limit", value), ("identity", value), ("never", result)),
     ]
     return np.dtype(fields, align=True)
 
@@ -134,26 +136,20 @@ class _Gather:
     ) -> None:
         self._arguments = np.zeros(1, _arguments_dtype(conversion))
         blocks = -(-count // (_BLOCK_THREADS * _RESULTS_PER_THREAD))
-        multiprocessors = driver.properties(kernel.index).multiprocessors
         self._launch = driver.Launch(
             kernel,
             stream,
-            blocks=max(1, min(blocks, _BLOCKS_PER_MULTIPROCESSOR * multiprocessors)),
+            blocks=max(1, blocks),
             threads=_BLOCK_THREADS,
             arguments=self._arguments,
         )
 
-    def start(
-        self, conversion: Conversion, values: int, positions: int, count: int, results: int
-    ) -> None:
-        """Start to write results to an address that the GPU reaches.
-
-        :param values: their address
-        :param positions: address of the position of each result among them; 0: as they lie
-        """
+    def start(self, conversion: Conversion, piece: Piece, results: int) -> None:
+        """Start to write the results of a piece to an address that the GPU reaches."""
         arguments = self._arguments
-        arguments["values"], arguments["positions"] = values, positions
-        arguments["results"], arguments["count"] = results, count
+        arguments["values"], arguments["positions"] = piece.values, piece.positions
+        arguments["results"], arguments["count"] = results, piece.count
+        arguments["others"], arguments["turn"] = piece.turn
         if conversion.bound:
             arguments["limit"], arguments["identity"] = conversion.limit, conversion.identity
             arguments["never"] = conversion.never
@@ -161,7 +157,7 @@ class _Gather:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class Piece:
     """Results that one GPU writes.
 
     :param number: of the share, in whose stream it does
@@ -169,6 +165,8 @@ class _Piece:
     :param positions: address of the position of each result among them; 0: as they lie
     :param begin: the place of the first among all results
     :param vertices: the place of each among all results, if they have no range
+    :param turn: the address of other values, and that of a number on the GPU that takes these if it is odd;
+        (0, 0): there are none
     """
 
     number: int
@@ -177,6 +175,7 @@ class _Piece:
     count: int
     begin: int = 0
     vertices: Array | None = None
+    turn: tuple[int, int] = (0, 0)
 
 
 class Delivery:
@@ -206,75 +205,26 @@ class Delivery:
         self._gathers: dict[Any, _Gather] = {}
         self._kernels: dict[Any, driver.Kernel] = {}
 
+    @property
+    def has_positions(self) -> bool:
+        """True if results are in another order than the values of shares, one behind the other."""
+        return self._positions is not None
+
     def gatherer(self, gpu: int | None) -> int:
         """Return the number of the share whose GPU gathers all values for a GPU, or the host."""
         return self._indexes.index(gpu) if gpu in self._indexes else 0
 
-    def deliver(
-        self,
-        values: Sequence[int],
-        conversion: Conversion,
-        location: ResultLocation,
-        *,
-        joined: int = 0,
-    ) -> Any:
-        """Return the results of all vertices in a new array.
-
-        :param values: the address of each share's values
-        :param joined: address, on the gatherer's GPU, of room for the values of all positions, where its
-            own are already; 0 if there is none
-        """
-        if location.gpu is None:
-            return self._new_on_host(values, conversion, joined)
-        result = location.empty(self.count, conversion.result_dtype)
-        if self.count:
-            try:
-                self._fill_on_gpu(result, location.gpu, values, conversion, joined)
-            except GraphTooLargeError:  # no room for what is on its way
-                return location.place(self._new_on_host(values, conversion, 0))
-        return result
-
     def fill(
         self, array: Array, values: Sequence[int], conversion: Conversion, *, joined: int = 0
     ) -> None:
-        """Write the results of all vertices into a NumPy array; parameters as of :meth:`deliver`."""
+        """Write the results of all vertices into a NumPy array; parameters as of :class:`Arrival`."""
         if self.count:
             self._fill_on_host(array, values, conversion, joined, is_locked=False)
 
-    # To a GPU
-
-    def _fill_on_gpu(
-        self, result: Any, gpu: int, values: Sequence[int], conversion: Conversion, joined: int
-    ) -> None:
-        address, number = int(result.data.ptr), self.gatherer(gpu)
-        with ExitStack() as held:  # memory that is free again when all streams are done
-            if self._positions is not None and not joined:
-                nbytes = conversion.dtype.itemsize * _end(self.shares)
-                joined = _scratch(self.shares[number].index, nbytes, held)
-            pieces = self._pieces(number, values, conversion, joined)
-            for piece in pieces:
-                to = address + piece.begin * conversion.result_dtype.itemsize
-                self._start_to_gpu(piece, conversion, gpu, to, held)
-            self._synchronize(pieces)
-
-    def _start_to_gpu(
-        self, piece: _Piece, conversion: Conversion, gpu: int, to: int, held: ExitStack
-    ) -> None:
-        """Start to write a piece to an address on any GPU."""
-        share = self.shares[piece.number]
-        if share.index == gpu:
-            self._start(piece, conversion, to)
-            return
-        nbytes = piece.count * conversion.result_dtype.itemsize
-        converted = piece.values
-        if piece.positions or not conversion.is_plain:
-            converted = _scratch(share.index, nbytes, held)
-            self._start(piece, conversion, converted)
-        driver.copy_peer_async(to, gpu, converted, share.index, nbytes, share.stream)
-
     # To the host
 
-    def _new_on_host(self, values: Sequence[int], conversion: Conversion, joined: int) -> Array:
+    def new_on_host(self, values: Sequence[int], conversion: Conversion, joined: int) -> Array:
+        """Return the results of all vertices in a new NumPy array; parameters as of :class:`Arrival`."""
         array, is_locked = new_host_array(self.count, conversion.result_dtype, self._indexes)
         if self.count:
             self._fill_on_host(array, values, conversion, joined, is_locked=is_locked)
@@ -290,19 +240,22 @@ class Delivery:
         is_locked: bool,
     ) -> None:
         begin, item = perf_counter(), conversion.result_dtype.itemsize
-        pieces = self._pieces(self.gatherer(None), values, conversion, joined)
+        gatherer = self.gatherer(None)
+        pieces = self.pieces(gatherer, values, joined)
+        if joined:
+            self.join(gatherer, values, conversion, joined)
         if is_locked and pieces[0].vertices is None:
             address = array.ctypes.data
             for piece in pieces:
-                self._start(piece, conversion, address + piece.begin * item)
+                self.start(piece, conversion, address + piece.begin * item)
         else:
-            self._synchronize(pieces)  # values may still be on their way to the gatherer
+            self.synchronize(pieces)  # values may still be on their way to the gatherer
             self._bring(pieces, conversion, array)
-        self._synchronize(pieces)
+        self.synchronize(pieces)
         for piece in pieces:
             copied(f"cuda:{self.shares[piece.number].index}", HOST, piece.count * item, begin)
 
-    def _bring(self, pieces: Sequence[_Piece], conversion: Conversion, array: Array) -> None:
+    def _bring(self, pieces: Sequence[Piece], conversion: Conversion, array: Array) -> None:
         """Fill an array of the host that kernels do not reach, out of a room that they do.
 
         While one half of the room is emptied, kernels of all GPUs fill the other.
@@ -327,8 +280,8 @@ class Delivery:
                     for place in range(len(parts))
                 ]
                 for begin, part in zip(begins, parts, strict=True):
-                    self._start(part, conversion, room.pointer + begin)
-                self._synchronize(parts)
+                    self.start(part, conversion, room.pointer + begin)
+                self.synchronize(parts)
                 under_way[half] = []
                 for begin, part in zip(begins, parts, strict=True):
                     written = memory[begin : begin + part.count * array.itemsize]
@@ -338,11 +291,11 @@ class Delivery:
         finally:
             with ExitStack() as stack:  # does all, even if some raise
                 stack.callback(keep_pinned, room)
-                stack.callback(self._synchronize, pieces)
+                stack.callback(self.synchronize, pieces)
                 for copy in (*under_way[0], *under_way[1]):
                     stack.callback(copy.settle)
 
-    def _part_of(self, piece: _Piece, conversion: Conversion, first: int, count: int) -> _Piece:
+    def _part_of(self, piece: Piece, conversion: Conversion, first: int, count: int) -> Piece:
         """Return some results of a piece, from the first on."""
         values, positions, vertices = piece.values, piece.positions, piece.vertices
         if positions:
@@ -352,44 +305,58 @@ class Delivery:
         if vertices is not None:
             vertices = frozen(vertices[first : first + count])
         count = min(count, piece.count - first)
-        return _Piece(piece.number, values, positions, count, piece.begin + first, vertices)
+        return replace(
+            piece, values=values, positions=positions, count=count, begin=piece.begin + first,
+            vertices=vertices,
+        )  # fmt: skip
 
     # To both
 
-    def _pieces(
-        self, gatherer: int, values: Sequence[int], conversion: Conversion, joined: int
-    ) -> list[_Piece]:
-        """Return what the GPUs write: each its own values, or one all of them, which are joined there."""
+    def pieces(
+        self, gatherer: int, values: Sequence[int], joined: int, turn: tuple[int, int] = (0, 0)
+    ) -> list[Piece]:
+        """Return what the GPUs write: each its own values, or one all of them, which are joined there.
+
+        :param turn: of a piece of all
+        """
         if self._positions is not None and joined:
-            self._join(gatherer, values, joined, conversion.dtype.itemsize)
-            return [_Piece(gatherer, joined, self._positions(gatherer), self.count)]
+            positions = self._positions(gatherer)
+            return [Piece(gatherer, joined, positions, self.count, turn=turn)]
         pieces = []
         for number, share in enumerate(self.shares):
             vertices = None if self._positions is None else self._vertices(number)
             if share.count:
-                pieces.append(_Piece(number, values[number], 0, share.count, share.first, vertices))
+                pieces.append(Piece(number, values[number], 0, share.count, share.first, vertices))
         return pieces
 
-    def _join(self, number: int, values: Sequence[int], joined: int, itemsize: int) -> None:
+    def join(
+        self, gatherer: int, values: Sequence[int], conversion: Conversion, joined: int
+    ) -> None:
         """Start to copy the values of all shares to the GPU of one, in whose stream it gathers."""
-        to = self.shares[number]
+        to, itemsize = self.shares[gatherer], conversion.dtype.itemsize
         for share, origin in zip(self.shares, values, strict=True):
             target = joined + share.first * itemsize
             if share.count and origin != target:
                 nbytes = share.count * itemsize
+                pool = event_pool(share.index)
+                pool.record_unless_done(share.stream.native).wait_on(to.stream)
                 driver.copy_peer_async(target, to.index, origin, share.index, nbytes, to.stream)
 
-    def _start(self, piece: _Piece, conversion: Conversion, to: int) -> None:
+    def start(self, piece: Piece, conversion: Conversion, to: int) -> None:
         """Start to write a piece to an address that its GPU reaches."""
-        key = piece.number, conversion.dtype, conversion.result_dtype, conversion.bound
+        gather = self.prepare(piece.number, conversion)
+        gather.start(conversion, piece, to)
+
+    def prepare(self, number: int, conversion: Conversion) -> _Gather:
+        """Return the kernel in the stream of a share, loaded by the first call."""
+        key = number, conversion.dtype, conversion.result_dtype, conversion.bound
         gather = self._gathers.get(key)
         if gather is None:
-            share = self.shares[piece.number]
+            share = self.shares[number]
             count = self.count if self._positions is not None else share.count
             kernel = self.kernel(share.index, conversion)
-            gather = _Gather(kernel, share.stream, conversion, count)
-            self._gathers[key] = gather
-        gather.start(conversion, piece.values, piece.positions, piece.count, to)
+            gather = self._gathers[key] = _Gather(kernel, share.stream, conversion, count)
+        return gather
 
     def kernel(self, index: int, conversion: Conversion) -> driver.Kernel:
         """Return the kernel on a GPU, loaded by the first call."""
@@ -399,10 +366,112 @@ class Delivery:
             self._kernels[key] = load(index, text).kernel("deliver")
         return self._kernels[key]
 
-    def _synchronize(self, pieces: Sequence[_Piece]) -> None:
+    def synchronize(self, pieces: Sequence[Piece]) -> None:
         """Wait until pieces are written; values are joined in the stream of their only piece."""
         for number in {piece.number for piece in pieces}:
             self.shares[number].stream.synchronize()
+
+
+class Arrival:
+    """New arrays of the results of all vertices, on the host or on a GPU, one after the other.
+
+    GPUs that write an array on a GPU do so in the streams of the shares, behind what computes the values
+    there. The caller holds the GPUs until the array is finished, or no work is under way.
+
+    :param values: the address of each share's values
+    :param joined: address, on the gatherer's GPU, of room for the values of all positions, where its own
+        are already; 0 if there is none
+    :param turn: as of :class:`Piece`: of the values of the only share, on the GPU of the location
+    """
+
+    def __init__(
+        self, delivery: Delivery, values: Sequence[int], conversion: Conversion,
+        location: ResultLocation, *, joined: int = 0, turn: tuple[int, int] = (0, 0),
+    ) -> None:  # fmt: skip
+        self._delivery, self._values, self._conversion = delivery, values, conversion
+        self._location, self._joined, self._joined_at = location, joined, 0
+        self._turn = turn
+        self._result: Any = None
+        self._pieces: list[Piece] = []
+        self._written_at: list[int] = []
+        self._is_started = False
+        self._scratch = ExitStack()  # memory that is free again when all streams are done
+
+    def begin(self) -> Self:
+        """Allocate an array, as nothing is while kernels run."""
+        gpu, delivery = self._location.gpu, self._delivery
+        self._is_started, self._result = False, None
+        self._scratch.close()  # of an array that was not finished
+        if gpu is not None:
+            self._result = self._location.empty(delivery.count, self._conversion.result_dtype)
+            if delivery.count:
+                try:
+                    self._lay_out(gpu)
+                except GraphTooLargeError:  # no room for what is on its way: it goes by the host
+                    self._result = None
+        return self
+
+    def _lay_out(self, gpu: int) -> None:
+        """Choose what each GPU writes, and where, and load what it needs."""
+        delivery, conversion = self._delivery, self._conversion
+        number, joined = delivery.gatherer(gpu), self._joined
+        if delivery.has_positions and not joined:
+            joined = self._room(number, conversion.dtype.itemsize * _end(delivery.shares))
+        if not self._pieces or joined != self._joined_at:
+            self._pieces = delivery.pieces(number, self._values, joined, self._turn)
+            self._joined_at = joined
+        self._written_at = []
+        for piece in self._pieces:
+            at = piece.values
+            if delivery.shares[piece.number].index == gpu:
+                at = self._address_of(piece)
+            elif piece.positions or not conversion.is_plain:
+                at = self._room(piece.number, piece.count * conversion.result_dtype.itemsize)
+            self._written_at.append(at)
+            if at != piece.values:
+                delivery.prepare(piece.number, conversion)
+
+    def _room(self, number: int, nbytes: int) -> int:
+        """Return the address of memory on a share's GPU, kept by the process for others afterwards."""
+        buffer = kept_or_new(self._delivery.shares[number].index, nbytes)
+        self._scratch.callback(buffer.keep)
+        return buffer.pointer
+
+    def _address_of(self, piece: Piece) -> int:
+        """Return the address of a piece in the array."""
+        return int(self._result.data.ptr) + piece.begin * self._conversion.result_dtype.itemsize
+
+    def start(self) -> None:
+        """Start to write an array on a GPU behind what is under way in the streams.
+
+        Of several starts the last one counts.
+        """
+        delivery, conversion, gpu = self._delivery, self._conversion, self._location.gpu
+        self._is_started = True
+        if self._result is None or gpu is None:
+            return
+        if self._joined_at:
+            delivery.join(delivery.gatherer(gpu), self._values, conversion, self._joined_at)
+        for piece, at in zip(self._pieces, self._written_at, strict=True):
+            if at != piece.values:
+                delivery.start(piece, conversion, at)
+            share = delivery.shares[piece.number]
+            if share.index != gpu:
+                to, nbytes = self._address_of(piece), piece.count * conversion.result_dtype.itemsize
+                driver.copy_peer_async(to, gpu, at, share.index, nbytes, share.stream)
+
+    def finish(self) -> Any:
+        """Return the array when it is written."""
+        if self._result is None:
+            joined = self._joined if self._location.gpu is None else 0
+            array = self._delivery.new_on_host(self._values, self._conversion, joined)
+            return self._location.place(array)
+        if not self._is_started:
+            self.start()
+        with self._scratch:
+            self._delivery.synchronize(self._pieces)
+        result, self._result = self._result, None
+        return result
 
 
 def _end(shares: Sequence[Share]) -> int:
@@ -410,14 +479,7 @@ def _end(shares: Sequence[Share]) -> int:
     return max(share.first + share.count for share in shares)
 
 
-def _scratch(index: int, nbytes: int, held: ExitStack) -> int:
-    """Return the address of memory on a GPU, kept by the process for others when the block ends."""
-    buffer = kept_or_new(index, nbytes)
-    held.callback(buffer.keep)
-    return buffer.pointer
-
-
-def _store(piece: _Piece, values: Array, array: Array) -> list[StagedCopy]:
+def _store(piece: Piece, values: Array, array: Array) -> list[StagedCopy]:
     """Copy the results of a piece into the array of all results; return copies that are under way."""
     if piece.vertices is not None:
         threads = min(config.thread_count(), 1 + piece.count // _SCATTERED_BY_THREAD)

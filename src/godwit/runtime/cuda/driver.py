@@ -348,16 +348,6 @@ class Stream:
         """Wait until all work in the stream is done."""
         _call(self._synchronize, self._arguments, self.index, self._failed)
 
-    def is_done(self) -> bool:
-        """Return True if all work in the stream is done."""
-        _, runtime = bindings()
-        with entered(self.index):
-            status = runtime.cudaStreamQuery(self.native)[0]
-        if status == runtime.cudaError_t.cudaErrorNotReady:
-            return False
-        checked((status,), self._failed)
-        return True
-
     def close(self) -> None:
         """Destroy the stream; work in it runs to its end."""
         stream, self.native = self.native, None

@@ -681,25 +681,26 @@ class PoolBlock:
         self.offset = offset
         self.size = size
         self.nbytes = nbytes
-        self._last_view: tuple[Any, tuple[int, ...], Any] | None = None  # packets are alike
+        self._last_view: tuple[int, Any, tuple[int, ...], Any] | None = None  # packets are alike
 
-    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array over the block.
+    def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Any:
+        """Return an array over the block, from an offset in bytes on.
 
         :raises InputError: the block has been given back, or is too small
         """
         if self.holding is None:
             raise InputError("this block has been given back")
         last = self._last_view
-        if last is not None and last[0] == dtype and last[1] == shape:
-            return last[2]
-        if sized(dtype, shape) > self.nbytes:
+        if last is not None and last[0] == offset and last[1] == dtype and last[2] == shape:
+            return last[3]
+        if offset + sized(dtype, shape) > self.nbytes:
             raise InputError(
                 f"a block of {self.nbytes:,} bytes has no room for {np.dtype(dtype)} of shape {shape}"
+                + f" at {offset:,}" * bool(offset)
             )
-        address = self.holding.pointer + self.offset
+        address = self.holding.pointer + self.offset + offset
         view = self._pool.view_of(self.holding, address, dtype, shape)
-        self._last_view = dtype, shape, view
+        self._last_view = offset, dtype, shape, view
         return view
 
     def free(self) -> None:

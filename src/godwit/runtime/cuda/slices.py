@@ -4,7 +4,8 @@ A :class:`SlicedRun` is made once and driven by one query after another: what do
 (kernels, launch shapes, arguments) stays as it is.
 
 Between two slices the host looks at the clock, reports progress, and serves signals. Nothing is allocated
-or loaded while kernels run, since that may wait for a kernel that waits for another.
+or loaded while kernels run, since that may wait for a kernel that waits for another. What reads the results
+of the kernels is started behind them, before they end: so the GPU does not wait for the host.
 
 A recorded trace gets a span for each slice of each endpoint, by the clock of the host: from before the
 first launch to when the host, which waits for the endpoints in their order, sees the endpoint's end.
@@ -25,8 +26,10 @@ from godwit.errors import DeviceError
 from godwit.progress import Progress
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
+from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.operators import DeviceFunction, fault_error
 from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.memory import Event
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import ProgressPoll
 from godwit.trace import PROGRESS, Trace, active
@@ -43,7 +46,7 @@ _SIGNALS_EVERY_S = 0.02
 """Where operators may stay in a loop: seconds between queries of the stream, and between calls of the
 poll."""
 _SPIN_S = 1e-3
-"""Seconds for which the host spins on kernels' end words; then it waits for streams, and releases the
+"""Seconds for which the host spins on kernels' end words; then it waits for events, and releases the
 GIL."""
 
 
@@ -162,6 +165,8 @@ class SlicedRun:
     def warm(self) -> None:
         """Prepare the launches, and start every kernel once, alone: a first start may wait for others."""
         self._launches = [self._launch(index) for index in range(len(self.placement.parts))]
+        for index in self.placement.indexes:
+            event_pool(index)
         for endpoint_index, (part, launch) in enumerate(
             zip(self.placement.parts, self._launches, strict=True)
         ):
@@ -178,9 +183,12 @@ class SlicedRun:
         """
         raise NotImplementedError
 
-    def drive(self, poll: ProgressPoll | None) -> float:
+    def drive(self, poll: ProgressPoll | None, behind: Callable[[], None] | None = None) -> float:
         """Launch slice after slice until all have finished; return the seconds that kernels ran.
 
+        :param behind: called when the kernels of a slice are started, starts what reads their results in
+            the same streams; the caller waits for that of the last slice. None: all streams are done at the
+            end
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
@@ -201,7 +209,7 @@ class SlicedRun:
             begin = perf_counter()
             look = None if poll is None else partial(poll, progress)
             try:
-                self._run_slice(self._launches, ended, ends, look)
+                self._run_slice(ended, ends, look, behind)
             except BaseException as error:
                 if trace is not None:
                     self._note_interrupted(trace, begin, ends, type(error).__name__)
@@ -223,6 +231,8 @@ class SlicedRun:
                 raise fault_error(self.functions, faults[0])
             if status == {FINISHED}:
                 return seconds
+            if behind is not None:
+                self._synchronize()
             self.between_slices(controls)
             if poll is not None:
                 progress = self.progress(controls)
@@ -240,36 +250,45 @@ class SlicedRun:
 
     def _run_slice(
         self,
-        launches: Sequence[driver.Launch],
         ended: memoryview,
         ends: list[float],
         look: Callable[[], None] | None,
+        behind: Callable[[], None] | None,
     ) -> None:
         """Start the kernels, and wait for them in their order.
 
         :param ended: their end words
         :param ends: gets the time when the end of each was seen
         :param look: called while an operator may stay in a loop; raises an exception to end the run
+        :param behind: as of :meth:`drive`
         """
-        for launch in launches:
+        for launch in self._launches:
             launch.start()
+        parts = self.placement.parts
+        marks = [event_pool(part.index).record(part.stream.native) for part in parts]
+        if behind is not None:
+            behind()
         until = perf_counter() + _SPIN_S if self.says_ended else 0.0
-        for endpoint_index, part in enumerate(self.placement.parts):
+        for endpoint_index, mark in enumerate(marks):
             while not ended[endpoint_index]:
                 if perf_counter() > until:
-                    self._wait(endpoint_index, part, look)
+                    self._wait(endpoint_index, mark, look)
                     break
             ends.append(perf_counter())
-        for part in self.placement.parts:  # no block is still resident when the next slice starts
+        if behind is None:  # no block is still resident when the next slice starts
+            self._synchronize()
+
+    def _synchronize(self) -> None:
+        for part in self.placement.parts:
             part.stream.synchronize()
 
-    def _wait(self, endpoint_index: int, part: _Part, look: Callable[[], None] | None) -> None:
-        """Wait for an endpoint's stream; poll it where operators have loops, to serve signals."""
+    def _wait(self, endpoint_index: int, mark: Event, look: Callable[[], None] | None) -> None:
+        """Wait for the end of a kernel; poll where operators have loops, to serve signals."""
         if not self.kernels[endpoint_index].faults:
-            part.stream.synchronize()
+            mark.wait()
             return
         due = perf_counter() + _SIGNALS_EVERY_S
-        while not part.stream.is_done():
+        while not mark.done():
             sleep(_POLL_PAUSE_S)
             if look is not None and perf_counter() > due:
                 look()

@@ -12,8 +12,8 @@ and 90 GB/s are 45,000 pieces a second. They sleep on a semaphore while there is
 
 Invariants: a copy is queued after the events that it waits for, so no thread ever waits for anything but
 the bus. The words of a copy are the pool's until it is finished; finishing it is the last that a thread
-does with them. The pool's own words are changed while its lock is held, but for the numbers of pieces under
-way, which are atomic.
+does with them. The pool's own words are changed while its lock is held, but for the two counts of a queue,
+which are atomic.
 """
 
 from __future__ import annotations
@@ -59,15 +59,26 @@ from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.memory import Event
 
 PIECE_BYTES = 2 << 20
-"""Largest piece of a copy, and size of a slot: pieces of 1 MiB are 7 % slower, of 512 KiB 40 %."""
+"""Largest piece of a copy, and size of a slot: pieces of 1 MiB are 7 % slower, of 512 KiB 40 %.
+
+Also the size of a huge page. Pieces into host memory end at its multiples: of threads that touch a new page
+at once, each zeroes a whole one, and only one of these is used.
+"""
 LEAST_PIECE_BYTES = 512 << 10
-"""Smallest piece of a copy that is larger: threads share it."""
+"""Smallest piece of a larger copy to a GPU: threads share it."""
 SLOTS = 2
 """Slots of a thread: one is filled or emptied while the other is on the bus."""
-MOST_THREADS = 16
-"""More threads than these slow each other down where they copy to one GPU."""
-MOST_UNDER_WAY = 24
-"""Pieces of a GPU and direction that are in slots at once: more are no faster, and keep others waiting."""
+MOST_THREADS = 24
+"""Measured (benchmarks/RESULTS.md): two GPUs that filter need more than 16; 28 are slower. One GPU alone is
+fastest with 8 to 16."""
+MOST_FILLING = 10
+"""Threads that fill slots for one GPU, or copy within the host, at once.
+
+Chosen by a sweep (benchmarks/RESULTS.md). That a bus needs seven is an estimate: it carries 55 GB/s, and a
+thread fills 8 GB/s. Other threads are left for other GPUs, and to empty slots of what comes back.
+"""
+MOST_UNDER_WAY = 32
+"""Pieces of a GPU and direction that are in slots at once: with 24, one GPU is a tenth slower."""
 _MOST_GPUS = 64
 
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
@@ -101,8 +112,9 @@ _USED = 10  # queues from the first on that were ever used
 _STOP = 11
 _BELL = 16  # a semaphore, of 32 bytes
 _MOST = 12  # pieces of a queue that may be under way
+_MOST_FILLING = 13  # threads that may fill slots with pieces of a queue
 _QUEUES = 24
-_FIRST, _LAST, _UNDER_WAY, _QUEUE_WORDS = range(4)  # of a queue: two copies, a number
+_FIRST, _LAST, _UNDER_WAY, _FILLING, _QUEUE_WORDS = range(5)  # of a queue: two copies, two counts
 _POOL_WORDS = _QUEUES + _QUEUE_WORDS * (2 * _MOST_GPUS + 1)
 _CLOCK_WORDS = 8  # of each thread, behind those
 
@@ -144,7 +156,8 @@ def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
 
     Returns the copy, where the piece begins and its length, and the next turn; 0 for no copy. What is left
     of a copy that failed is claimed as one piece. A queue with many pieces under way is passed over: its
-    bus has enough to do, or stands still.
+    bus has enough to do, or stands still; so is one for which many threads fill slots. The thread that
+    claims a piece is counted as one of these until it has filled a slot, or need not.
     """
     if load_acquire(pool, _QUEUED) == 0:
         return 0, 0, 0, turn
@@ -155,18 +168,25 @@ def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
         queue = (turn + step) % used
         place = _QUEUES + _QUEUE_WORDS * queue
         copy = pool[place + _FIRST]
-        if copy != 0 and load_acquire(pool, place + _UNDER_WAY) >= pool[_MOST]:
+        if (
+            load_acquire(pool, place + _UNDER_WAY) >= pool[_MOST]
+            or load_acquire(pool, place + _FILLING) >= pool[_MOST_FILLING]
+        ):
             copy = 0
         if copy != 0:
             nbytes, begin = load_word(copy + _NBYTES), load_word(copy + _CLAIMED)
             length = nbytes - begin
             if load_word(copy + _STATUS) == 0:
-                length = min(length, load_word(copy + _PIECE))
+                piece = load_word(copy + _PIECE)
+                if load_word(copy + _WAY) != Way.UP:
+                    piece -= (load_word(copy + _TO) + begin) % piece
+                length = min(length, piece)
             store_word(copy + _CLAIMED, begin + length)
             if begin + length == nbytes:
                 pool[place + _FIRST] = load_word(copy + _NEXT)
                 store_release(pool, _QUEUED, pool[_QUEUED] - 1)
             fetch_add(pool, place + _UNDER_WAY, 1)
+            fetch_add(pool, place + _FILLING, 1)
             turn = queue + 1
             break
     _unlock(pool)
@@ -232,12 +252,15 @@ def _serve(
                 has_moved = True
                 to, origin = load_word(copy + _TO) + begin, load_word(copy + _ORIGIN) + begin
                 way, status = load_word(copy + _WAY), load_word(copy + _STATUS)
+                filling = _QUEUES + _QUEUE_WORDS * _queue_of(way, load_word(copy + _GPU)) + _FILLING
                 if begin == 0:
                     store_word(copy + _BEGAN, _now(clock))
                 if status != 0:
+                    fetch_add(pool, filling, -1)
                     _finish(pool, copy, length, status, clock)
                 elif way == Way.WITHIN_HOST:
                     copy_bytes(to, origin, length)
+                    fetch_add(pool, filling, -1)
                     _finish(pool, copy, length, 0, clock)
                 else:
                     gpu, place = load_word(copy + _GPU), slots[free, _ADDRESS]
@@ -250,6 +273,7 @@ def _serve(
                     else:
                         slots[free, _HOST] = to
                         to = place
+                    fetch_add(pool, filling, -1)
                     stream = streams[gpu, way]
                     status = call(functions[_COPY_ASYNC], (to, origin, length, stream))
                     if status == 0:
@@ -360,7 +384,7 @@ class StagedCopy:
         self._notes = [] if note is None else [note]
 
     def cut(self, piece_bytes: int) -> int:
-        """Set the size of pieces; return their number."""
+        """Set the largest size of pieces; return their number, or one less if the first is shorter."""
         self._words[_PIECE // 8] = piece_bytes
         return -(-self.nbytes // piece_bytes)
 
@@ -450,6 +474,7 @@ class StagingPool:
         self._entered: dict[int, tuple[list[Stream], list[Any]]] = {}
         """Streams and events, by GPU."""
         self._words[_MOST] = max(1, min(MOST_UNDER_WAY, threads * SLOTS * 3 // 4))
+        self._words[_MOST_FILLING] = MOST_FILLING
         self._piece_bytes = PIECE_BYTES
         self._memory = PinnedBuffer(threads * SLOTS * PIECE_BYTES)
         places = self._memory.pointer + PIECE_BYTES * np.arange(threads * SLOTS, dtype=np.int64)
@@ -542,8 +567,11 @@ class StagingPool:
         if copy.nbytes == 0:
             copy.end(None)
             return
-        share = -(-copy.nbytes // len(self._slots))
-        pieces = copy.cut(min(self._piece_bytes, max(LEAST_PIECE_BYTES, share)))
+        piece_bytes = self._piece_bytes
+        if copy.way == Way.UP:
+            share = -(-copy.nbytes // len(self._slots))
+            piece_bytes = min(piece_bytes, max(LEAST_PIECE_BYTES, share))
+        pieces = copy.cut(piece_bytes)
         _submit(self._words, _queue_of(copy.way, copy.index), copy.address, pieces, self._bell)
 
     def _order(self) -> None:

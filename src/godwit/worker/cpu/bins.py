@@ -158,17 +158,31 @@ def push_bin(bins: Any, bin_number: int, key: int, value: Any) -> None:
     store(bins.tail, bin_number, position + 1)
 
 
-def pop_bin(bins: Any, bin_number: int) -> tuple[int, Any]:
-    """Take the first item of a bin that is not empty."""
-    position = load(bins.head, bin_number)
+def item_key(bins: Any, position: int) -> int:
+    """Return the key of the item at a position."""
+    if ITEM_WORDS == 1:
+        return int(load(bins.arena, position) & 0xFFFFFFFF)
+    return int(load(bins.arena, 2 * position))
+
+
+def item_at(bins: Any, position: int) -> tuple[int, Any]:
+    """Return the item at a position."""
     if ITEM_WORDS == 1:
         word = load(bins.arena, position)
-        key = word & 0xFFFFFFFF
-        value = from_bits((word >> 32) & 0xFFFFFFFF)
-    else:
-        key = load(bins.arena, 2 * position)
-        value = from_bits(load(bins.arena, 2 * position + 1))
-    position += 1
+        return word & 0xFFFFFFFF, from_bits((word >> 32) & 0xFFFFFFFF)
+    return load(bins.arena, 2 * position), from_bits(load(bins.arena, 2 * position + 1))
+
+
+def first_run(bins: Any, bin_number: int) -> tuple[int, int]:
+    """Return begin and end of the positions of the items in the first chunk of a bin that is not empty."""
+    position = load(bins.head, bin_number)
+    end = (position | (CHUNK_ITEMS - 1)) + 1
+    tail = load(bins.tail, bin_number)
+    return position, min(end, tail) if tail > position else end
+
+
+def drop_items(bins: Any, bin_number: int, position: int) -> None:
+    """Remove the items before a position of the first chunk, or before its end; one at least."""
     chunk = (position - 1) >> CHUNK_SHIFT
     if position == load(bins.tail, bin_number):
         store(bins.head, bin_number, 0)
@@ -183,6 +197,13 @@ def pop_bin(bins: Any, bin_number: int) -> tuple[int, Any]:
         bins.header[FREE_COUNT] += 1
     else:
         store(bins.head, bin_number, position)
+
+
+def pop_bin(bins: Any, bin_number: int) -> tuple[int, Any]:
+    """Take the first item of a bin that is not empty."""
+    position = load(bins.head, bin_number)
+    key, value = item_at(bins, position)
+    drop_items(bins, bin_number, position + 1)
     return key, value
 
 
@@ -191,14 +212,8 @@ def peek_key(bins: Any, bin_number: int, ahead: int) -> int:
 
     If the first chunk has fewer items, it is the key of the last one there.
     """
-    position = load(bins.head, bin_number)
-    ahead = min(ahead, CHUNK_ITEMS - 1 - (position & (CHUNK_ITEMS - 1)))
-    behind_first = load(bins.tail, bin_number) - 1 - position
-    if 0 <= behind_first < ahead:
-        ahead = behind_first
-    if ITEM_WORDS == 1:
-        return int(load(bins.arena, position + ahead) & 0xFFFFFFFF)
-    return int(load(bins.arena, 2 * (position + ahead)))
+    position, end = first_run(bins, bin_number)
+    return item_key(bins, min(position + ahead, end - 1))
 
 
 def bucket_of(priority: Any, buckets_per_unit: float) -> int:

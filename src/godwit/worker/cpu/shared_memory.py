@@ -53,8 +53,12 @@ from godwit.worker.cpu.bins import (
     OVERFLOWED,
     URGENT,
     WAITING,
+    drop_items,
+    first_run,
     from_bits,
     has_room,
+    item_at,
+    item_key,
     lowest_bucket,
     peek_key,
     pop_bin,
@@ -139,62 +143,77 @@ def process_round(worklist: Any, state: Any, shared: Any, control: Any, frontier
     counts = worklist.counts
     near = 1 + (bucket & (BUCKETS - 1))
     cursor = CURSORS + 8 * parity
-    limit = counts[FUSION_LIMIT]
-    if limit > 0 and bucket != NO_BUCKET:
+    limit = counts[FUSION_LIMIT] if bucket != NO_BUCKET else 0
+    if limit > 0:
         limit += due_items(bins, bucket)
     fused = 0
+    source = near
     while True:
-        source = near
-        kind = OWN
-        own = bucket != NO_BUCKET and fused < limit
-        if own and bins.tail[URGENT] != 0:
-            source = URGENT
-        elif own and bins.tail[near] == 0:
-            own = False
         if counts[RESUME_BEGIN] < counts[RESUME_END]:
             kind = FRONTIER
-            index = counts[RESUME_BEGIN]
-            key, value = frontier_item(frontier, index)
-            far_key, _ = frontier_item(frontier, min(index + FAR_AHEAD, tail - 1))
-            near_key, _ = frontier_item(frontier, min(index + NEAR_AHEAD, tail - 1))
-            look_ahead(state, far_key, near_key)
+            position = counts[RESUME_BEGIN]
+            end = counts[RESUME_END]
         elif counts[NEXT_INITIAL] < counts[END_INITIAL]:
             kind = INITIAL
-            key = counts[NEXT_INITIAL]
-            value = initial_value(state, key)
+            position = counts[NEXT_INITIAL]
+            end = counts[END_INITIAL]
         elif load_relaxed(shared, INITIAL_CURSOR) < load_relaxed(shared, INITIAL_END):
-            begin = fetch_add(shared, INITIAL_CURSOR, INITIAL_CHUNK)
-            counts[NEXT_INITIAL] = begin
-            counts[END_INITIAL] = min(begin + INITIAL_CHUNK, load_relaxed(shared, INITIAL_END))
+            first = fetch_add(shared, INITIAL_CURSOR, INITIAL_CHUNK)
+            counts[NEXT_INITIAL] = first
+            counts[END_INITIAL] = min(first + INITIAL_CHUNK, load_relaxed(shared, INITIAL_END))
             if load_acquire(control, ABORT) != 0:
                 return True
             continue
-        elif own:
-            if fused & (FRONTIER_CHUNK - 1) == 0 and load_acquire(control, ABORT) != 0:
+        elif fused < limit and load(bins.tail, URGENT) | load(bins.tail, near) != 0:
+            if load_acquire(control, ABORT) != 0:
                 return True
-            key = peek_key(bins, source, 0)
-            look_ahead(state, peek_key(bins, source, FAR_AHEAD), peek_key(bins, source, NEAR_AHEAD))
+            kind = OWN
+            source = URGENT if load(bins.tail, URGENT) != 0 else near
+            position, end = first_run(bins, source)
+            end = min(end, position + limit - fused)
         elif load_relaxed(shared, cursor) < tail:
-            begin = fetch_add(shared, cursor, FRONTIER_CHUNK)
-            counts[RESUME_BEGIN] = min(begin, tail)
-            counts[RESUME_END] = min(begin + FRONTIER_CHUNK, tail)
+            first = fetch_add(shared, cursor, FRONTIER_CHUNK)
+            counts[RESUME_BEGIN] = min(first, tail)
+            counts[RESUME_END] = min(first + FRONTIER_CHUNK, tail)
             if load_acquire(control, ABORT) != 0:
                 return True
             continue
         else:
             return True
-        if not has_room(bins, fanout(state, key)):
-            return False
+        begin = position
+        fits = True
+        while position < end:
+            if kind == OWN:
+                key, value = item_at(bins, position)
+                far_key = item_key(bins, min(position + FAR_AHEAD, end - 1))
+                near_key = item_key(bins, min(position + NEAR_AHEAD, end - 1))
+                look_ahead(state, far_key, near_key)
+            elif kind == FRONTIER:
+                key, value = frontier_item(frontier, position)
+                far_key, _ = frontier_item(frontier, min(position + FAR_AHEAD, tail - 1))
+                near_key, _ = frontier_item(frontier, min(position + NEAR_AHEAD, tail - 1))
+                look_ahead(state, far_key, near_key)
+            else:
+                key = position
+                value = initial_value(state, key)
+            fits = has_room(bins, fanout(state, key))
+            if not fits:
+                break
+            position += 1
+            process(worklist, state, key, value)
+            if kind == OWN and source == near and load(bins.tail, URGENT) != 0:
+                break
+        counts[PROCESSED] += position - begin
         if kind == FRONTIER:
-            counts[RESUME_BEGIN] += 1
+            counts[RESUME_BEGIN] = position
         elif kind == INITIAL:
-            counts[NEXT_INITIAL] += 1
-        else:
-            key, value = pop_bin(bins, source)
-            bins.header[WAITING] -= 1
-            fused += 1
-        counts[PROCESSED] += 1
-        process(worklist, state, key, value)
+            counts[NEXT_INITIAL] = position
+        elif position > begin:
+            drop_items(bins, source, position)
+            bins.header[WAITING] -= position - begin
+            fused += position - begin
+        if not fits:
+            return False
 
 
 def bin_items(bins: Any, bin_number: int) -> int:
@@ -225,10 +244,7 @@ def share_bin(worklist: Any, frontier: Any, capacity: int, shared: Any, tail: in
     """
     bins = worklist.bins
     while most > 0 and bins.tail[source] != 0:
-        position = bins.head[source]
-        end = (position | (CHUNK_ITEMS - 1)) + 1
-        if bins.tail[source] > position and bins.tail[source] < end:
-            end = bins.tail[source]
+        position, end = first_run(bins, source)
         items = min(most, end - position)
         most -= items
         begin = fetch_add(shared, tail, items)

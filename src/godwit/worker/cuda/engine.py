@@ -25,7 +25,7 @@ from godwit.worker.cuda import program as kernels
 from godwit.worker.cuda.links import connect, per_link
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement
 from godwit.worker.cuda.program import CONTROL, OUTCOME, PART, THREADS, Variant
-from godwit.worker.cuda.results import deliver
+from godwit.worker.cuda.results import ProgramResults
 from godwit.worker.program import ProgramOperators
 from godwit.worker.task import Destination, PlacedPart, WorklistOptions
 
@@ -50,24 +50,27 @@ def run_program(
     chosen_by: Hashable,
     choose: Callable[[], WorklistOptions],
     destination: Destination,
+    take: Callable[[WorklistCounts], None],
     poll: ProgressPoll | None,
-) -> tuple[WorklistCounts, WorklistOptions]:
-    """Run a vertex program, and copy the results to their destination unless a value overflowed.
+) -> WorklistOptions:
+    """Run a vertex program, copy the results to their destination, and return the options of its plan.
 
     :param chosen_by: what the choice of options depends on besides program and placement
     :param choose: returns the options of a new plan
+    :param take: called with the counts while the results are on their way; may raise to do without these
     """
     compile_s: list[float] = []
     with placement.held():
         plan = placement.plan(
             (program, chosen_by), lambda: ProgramPlan(program, placement, choose(), compile_s)
         )
-        kernel_s = plan.run(parts, poll)
+        results = plan.results_for(destination, parts[0].limit[0])
+        kernel_s = plan.run(parts, poll, results.start)
         counts = plan.counts()
         counts.compile_s, counts.kernel_s = sum(compile_s), kernel_s
-        if not counts.value_overflow:
-            deliver(placement, program, destination, plan.limit())
-        return counts, plan.options
+        take(counts)
+        results.finish(destination, plan.limit())
+        return plan.options
 
 
 def _busy_share(controls: Array) -> Array:
@@ -112,6 +115,7 @@ class ProgramPlan(SlicedRun):
         self.item_bytes = kernels.item_bytes(program, self.variant.id_dtype)
         self.modules: list[driver.Module] = []
         self.arguments = np.zeros(len(placement.parts), PART)
+        self._results: dict[Any, ProgramResults] = {}
         self._owned: list[Buffer | PinnedBuffer] = []
         self._meeting_memory: list[Buffer | PinnedBuffer] = []
         self._is_valid = False
@@ -260,9 +264,12 @@ class ProgramPlan(SlicedRun):
         self._owned.append(buffer)
         return buffer
 
-    def run(self, parts: Sequence[PlacedPart], poll: ProgressPoll | None) -> float:
+    def run(
+        self, parts: Sequence[PlacedPart], poll: ProgressPoll | None, behind: Callable[[], None]
+    ) -> float:
         """Run the program to its end; return the seconds that kernels ran.
 
+        :param behind: as of :meth:`drive`
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
@@ -272,7 +279,7 @@ class ProgramPlan(SlicedRun):
         self._ask(parts)
         self._is_valid = False
         try:
-            seconds = self.drive(poll)
+            seconds = self.drive(poll, behind)
         except BaseException:
             self.give_up()
             raise
@@ -352,6 +359,19 @@ class ProgramPlan(SlicedRun):
             "threshold": control["bound"],
             "busy_share": _busy_share(control),
         }
+
+    def results_for(self, destination: Destination, limit: Any) -> ProgramResults:
+        """Return the results of the next run, with new arrays.
+
+        :param limit: of the run, as it begins
+        """
+        key = destination.location.gpu, destination.dtype
+        results = self._results.get(key)
+        if results is None or results.limit != limit:
+            results = ProgramResults(self.placement, self.program, destination, limit)
+            self._results[key] = results
+        results.begin()
+        return results
 
     def limit(self) -> Any:
         """Return the limit of the latest run, on which all devices agree at the last meeting."""

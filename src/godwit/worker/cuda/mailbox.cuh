@@ -46,8 +46,6 @@ __device__ __forceinline__ void grid_send(Worker<P> &worker, u16 *list, u32 roun
                     Item<P> item{part.halo_remote[halo], value};
                     for (u32 copy = 0; copy < part.volume; copy++)
                         store_item(half + first + i, item);
-                } else {
-                    worker.left += 1;
                 }
             }
             // Bits of items that did not fit stay set.

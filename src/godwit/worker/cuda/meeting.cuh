@@ -16,7 +16,9 @@
 #include "worker/cuda/program.cuh"
 #include "worker/cuda/window.cuh"
 
-constexpr float LONGEST_LAG = 8;
+// By how many windows the bound is at most above the lowest pending priority: where blocks run ahead, and in
+// dense rounds.
+constexpr float LONGEST_LAG = 8, DENSE_LAG = 1;
 
 // Exchange reports; called by the first warp of each device's last block. Return true if all arrived in
 // time. Lane p gets the report of device p in `others`.
@@ -87,13 +89,16 @@ __device__ __forceinline__ u64 bits_of_value(Value value) {
 }
 
 // Decide what follows this round, and return the word that releases the other blocks; called by the first
-// warp of each device's last block. The bound decreases only when the window becomes narrower, and is not
-// below the lowest pending priority, so every round has work, whatever the window is. It is at most
-// LONGEST_LAG windows above the lowest priority: otherwise vertices that were left pending after the last
-// hop, or arrive late from other devices, would be processed far out of order. (A lag of a few windows is
-// normal between devices, and does no harm.)
+// warp of each device's last block. `due` is the number of vertices within the bound that were left pending.
+//
+// The bound decreases only when the window becomes narrower, and is not below the lowest pending priority, so
+// every round has work, whatever the window is. It is at most LONGEST_LAG windows above the lowest priority:
+// otherwise vertices that were left pending after the last hop, or arrive late from other devices, would be
+// processed far out of order. (A lag of a few windows is normal between devices, and does no harm.) In dense
+// rounds, which follow one arc, most of the work within the bound is left at a meeting: a bound that rose by a
+// window each time would run away from it, and stays at one window.
 template <class P>
-__device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
+__device__ u64 warp_decide(const Part<P> &part, u64 due, u64 begin_ns) {
     using Value = typename P::Value;
     Control *control = part.control;
     u32 lane = lane_id();
@@ -102,7 +107,7 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     mine.now_ns = __shfl_sync(FULL_WARP, now_ns(), 0);  // lanes' clocks differ, reports must not
     mine.flags = mine.now_ns - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
     if (__shfl_sync(FULL_WARP, load_relaxed(&control->overflow), 0)) mine.flags |= FLAG_OVERFLOW;
-    if (waiting >= part.sparse_items) mine.flags |= FLAG_DENSE;
+    if (due >= part.sparse_items) mine.flags |= FLAG_DENSE;
     mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
     u32 lowest = mine.lowest, flags = mine.flags;
     u64 time_ns = mine.now_ns;  // of the first device
@@ -126,8 +131,9 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
         }
         if (lane == 0) *reinterpret_cast<Value *>(&control->limit) = limit;
         u32 arrive = there && lane != part.device ? others.items[part.device] : 0;
-        waiting += __reduce_add_sync(FULL_WARP, arrive);
+        due += __reduce_add_sync(FULL_WARP, arrive);
     }
+    const bool is_dense = (flags & FLAG_DENSE) != 0;
     u32 status = RUNNING;
     if (flags & FLAG_LOST)
         status = PEER_LOST;
@@ -142,12 +148,12 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     bool begins = false;
     if constexpr (!P::accumulates) {
         if (lane == 0 && part.adapts)
-            begins = thread_adapt_window(part, first, time_ns, (flags & FLAG_DENSE) != 0,
-                                         status != RUNNING);
+            begins = thread_adapt_window(part, first, time_ns, is_dense, status != RUNNING);
         __syncwarp();
     }
     float window = control->window;
-    float next = fminf(fmaxf(bound, first) + window, first + LONGEST_LAG * window);
+    float lag = is_dense ? DENSE_LAG : LONGEST_LAG;
+    float next = fminf(fmaxf(bound, first) + window, first + lag * window);
     if (!(next >= bound) && window >= window_before) next = bound;
     if (lane == 0) {
         if (begins) control->trials.begin_bound = fmaxf(next, bound);
@@ -163,6 +169,6 @@ __device__ u64 warp_decide(const Part<P> &part, u64 waiting, u64 begin_ns) {
     __syncwarp();
     u64 word = __float_as_uint(next);
     if (status != RUNNING) word |= static_cast<u64>(FLAG_STOP) << 32;
-    if (waiting < part.sparse_items) word |= static_cast<u64>(FLAG_SPARSE) << 32;
+    if (due < part.sparse_items) word |= static_cast<u64>(FLAG_SPARSE) << 32;
     return word;
 }

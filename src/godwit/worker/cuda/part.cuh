@@ -40,7 +40,7 @@ struct Trials {
 // continue. `release` and `epoch` go on from run to run: boards still have the reports of earlier meetings.
 struct Control {
     u64 release;     // the word that ends a meeting: see runtime/cuda/include/barrier.cuh
-    u64 arrived;     // blocks at the meeting, and the number of vertices that they left pending
+    u64 arrived;     // blocks at the meeting, and the number of due vertices that they left pending
     u64 hub_cursor;  // hubs << 32 | chunks
     u64 limit;       // as a Value: worse messages are dropped
     u32 lowest;      // key of the lowest pending priority
@@ -184,7 +184,7 @@ struct Part {
     u32 hops;           // arcs that a block may run ahead between two meetings, at first
     u32 unit_shift;     // log2 of the neighbouring words of a bitmap that a warp scans
     u32 has_hubs;
-    u32 sparse_items;  // with fewer pending vertices, blocks run ahead
+    u32 sparse_items;  // with fewer due vertices, blocks run ahead
     float delta;       // by which the bound rises at a meeting, at first
     u32 adapts;        // 1: this width changes if others turn out to be faster
     u32 volume;        // number of times that every item is sent, for experiments

@@ -8,7 +8,7 @@ state, since queries take turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import count
@@ -227,14 +227,18 @@ class GpuEndpoints(Generic[Part]):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the GPUs exclusively.
+        """Hold the GPUs exclusively; no work in the streams outlasts the block.
 
         :raises ClosedContextError: this is closed
         """
         with held_gpus(self.indexes):
             if self.closed:
                 raise ClosedContextError(CLOSED)
-            yield
+            try:
+                yield
+            finally:
+                with suppress(DeviceError):  # whoever waited for the work has got it
+                    synchronize(self.parts)
 
     def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return a plan that is kept between queries. The caller holds the GPUs.

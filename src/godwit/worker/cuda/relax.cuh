@@ -39,7 +39,7 @@ struct Worker {
     float bound = 0;
     Value limit;
     u32 lowest = NO_KEY;  // lowest priority that this thread has left pending in this round
-    u32 left = 0;         // number of vertices that it has left pending
+    u32 due = 0;          // number of due vertices that it has left pending
     u32 processed = 0, useless = 0, filtered = 0, received = 0;
     u64 arcs = 0;
 
@@ -52,7 +52,7 @@ struct Worker {
     // Make an own vertex pending. A fence must precede.
     __device__ __forceinline__ void thread_set_pending(i64 vertex, float priority) {
         lowest = min(lowest, key_of(priority));
-        left += 1;
+        due += is_due(priority) || !isfinite(bound);  // before the first bound, all are
         set_bits(&part.pending[vertex >> 5], 1u << (vertex & 31));
     }
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.runtime.cuda.delivery import Conversion, Delivery, Share
+from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import GpuPlacement
+from godwit.worker.cuda.placement import GpuPlacement, synchronize
 from godwit.worker.program import ProgramOperators
 from godwit.worker.task import Destination
 
@@ -49,27 +49,71 @@ def _positions(vertices: list[Array]) -> Array:
     return positions
 
 
-def deliver(
-    placement: GpuPlacement, program: ProgramOperators, destination: Destination, limit: Any
-) -> None:
-    """Make the arrays of the results of a run.
+class ProgramResults:
+    """The arrays of the results of runs, one after the other.
 
-    :param limit: of the run: worse values become ``never``
+    :param destination: of the first run; those of others are alike
+    :param limit: of a run, as it begins: worse values become ``never``
     """
-    begin = perf_counter()
-    if placement.delivery is None:
-        placement.delivery = PartDelivery(placement, ranges=destination.ranges)
-    delivery, location = placement.delivery, destination.location
-    dtype = program.value_dtype
-    conversion = Conversion(dtype, destination.dtype)
-    if program.combine != "add" and (limit != program.identity or destination.dtype != dtype):
-        conversion = Conversion(
-            dtype, destination.dtype, program.combine, limit, program.identity, destination.never
-        )
-    values = [part.rooms.values.buffer.pointer for part in placement.parts]
-    destination.values = delivery.deliver(values, conversion, location)
-    if program.field_dtype is not None:
-        fields = [part.rooms.fields.buffer.pointer for part in placement.parts]
-        plain = Conversion(program.field_dtype, program.field_dtype)
-        destination.fields = delivery.deliver(fields, plain, location)
-    destination.seconds = seconds_since(begin, "gather")
+
+    def __init__(
+        self,
+        placement: GpuPlacement,
+        program: ProgramOperators,
+        destination: Destination,
+        limit: Any,
+    ) -> None:
+        if placement.delivery is None:
+            placement.delivery = PartDelivery(placement, ranges=destination.ranges)
+        self._delivery: Delivery = placement.delivery
+        self._placement, self._program = placement, program
+        self.limit = limit
+        self._values = self._new_values(destination, limit)
+        self._fields: Arrival | None = None
+        if program.field_dtype is not None:
+            fields = [part.rooms.fields.buffer.pointer for part in placement.parts]
+            plain = Conversion(program.field_dtype, program.field_dtype)
+            self._fields = Arrival(self._delivery, fields, plain, destination.location)
+
+    def _new_values(self, destination: Destination, limit: Any) -> Arrival:
+        program = self._program
+        dtype = program.value_dtype
+        conversion = Conversion(dtype, destination.dtype)
+        if program.combine != "add" and (limit != program.identity or destination.dtype != dtype):
+            conversion = Conversion(
+                dtype,
+                destination.dtype,
+                program.combine,
+                limit,
+                program.identity,
+                destination.never,
+            )
+        values = [part.rooms.values.buffer.pointer for part in self._placement.parts]
+        return Arrival(self._delivery, values, conversion, destination.location)
+
+    def begin(self) -> None:
+        """Allocate new arrays, as nothing is while kernels run."""
+        self._values.begin()
+        if self._fields is not None:
+            self._fields.begin()
+
+    def start(self) -> None:
+        """Start to write arrays on a GPU behind the kernels that are under way."""
+        self._values.start()
+        if self._fields is not None:
+            self._fields.start()
+
+    def finish(self, destination: Destination, limit: Any) -> None:
+        """Wait for the arrays, and give them to the destination.
+
+        :param limit: of the run, as it ended
+        """
+        begin = perf_counter()
+        values = self._values
+        if limit != self.limit:
+            synchronize(self._placement.parts)  # what was started is of no use
+            values = self._new_values(destination, limit).begin()
+        destination.values = values.finish()
+        if self._fields is not None:
+            destination.fields = self._fields.finish()
+        destination.seconds = seconds_since(begin, "gather")

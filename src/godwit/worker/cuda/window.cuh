@@ -1,11 +1,15 @@
 // The width of the window in which work is asynchronous, which is found while a run goes on.
 //
-// A run's speed is by how much its lowest pending priority rises in a nanosecond. It is measured from when
+// At the beginning the width doubles at each meeting until it is the one that was asked for: a search from one
+// vertex begins in one block, which would process a wide window alone and far out of order, while all others
+// wait.
+//
+// Then a run's speed is by how much its lowest pending priority rises in a nanosecond. It is measured from when
 // all work within the bound is done until, some meetings later, all work within the bound of that time is done, too:
 // a wide window raises the lowest priority at once, and costs more work later. Then a window twice as wide is tried,
-// and one half as wide, the narrower first if many vertices are pending. As long as a width is faster
+// and one half as wide, the narrower first if many due vertices were left. As long as a width is faster
 // than the one before, the next is tried; else the faster is kept for a while, which doubles with each trial in vain.
-// A wider window in which so many vertices are pending that blocks no longer run ahead is given up at once: its
+// A wider window that leaves so many due vertices that blocks no longer run ahead is given up at once: its
 // work grows severalfold. So a width is found for weights of any distribution, and again where the graph changes.
 //
 // All devices decide alike: from the lowest priority of all, and from the clock of the first one. Which width is
@@ -20,8 +24,9 @@ constexpr u32 LEAST_MEETINGS = 8, MEETINGS_SHARE = 16, MOST_MEETINGS = 12;
 constexpr float TRIED_FACTOR = 2, LEAST_GAIN = 1.05f, WIDEST_FACTOR = 1024;
 constexpr u32 LONGEST_REST = 64;                     // measurements
 constexpr u32 LEAST_HOPS = 16, MOST_HOPS = 1 << 20;  // as in worker/delta.py
+constexpr float FIRST_SHARE = 1.0f / 32;             // of the width that was asked for
 
-enum TrialPhase : u32 { RESTS, TRIES_FIRST, TRIES_SECOND, GOES_ON };
+enum TrialPhase : u32 { WIDENS, RESTS, TRIES_FIRST, TRIES_SECOND, GOES_ON };
 
 // Set the width of the window, and how far blocks may run ahead in it.
 template <class P>
@@ -41,6 +46,8 @@ __device__ __forceinline__ void thread_begin_window(const Part<P> &part) {
     part.control->hops = part.hops;
     part.control->trials = Trials{};
     part.control->trials.patience = 1;
+    if constexpr (!P::accumulates)
+        if (part.adapts) thread_set_window(part, part.delta * FIRST_SHARE);
 }
 
 __device__ __forceinline__ void thread_begin_measurement(Control *control, float first,
@@ -61,6 +68,12 @@ __device__ __forceinline__ bool thread_adapt_window(const Part<P> &part, float f
                                                     bool is_dense, bool breaks) {
     Control *control = part.control;
     Trials &trials = control->trials;
+    if (trials.phase == WIDENS) {
+        thread_set_window(part, fminf(2 * control->window, part.delta));
+        if (control->window < part.delta) return false;
+        trials.phase = RESTS;
+        return true;
+    }
     trials.meetings += 1;
     if (breaks) trials.measures = 0;
     const u32 least = trials.measures ? LEAST_MEETINGS + control->round / MEETINGS_SHARE : 0;

@@ -6,11 +6,12 @@
 // Soft priority: a pending vertex beyond the bound stays pending.
 //
 // In a round, a device receives items of other devices, scans the bitmap for due vertices, processes them,
-// sends pending halo vertices, and meets the other devices. If few vertices are pending, blocks run ahead
-// (run_ahead.cuh): each follows the vertices that it reaches through its own queue, as far as the bound
-// allows, before the meeting. If many are, warps process the vertices that they scan at once (expand.cuh).
-// At every meeting the bound rises by delta, or to the lowest pending priority: delta is the width of the
-// window in which work is asynchronous; with 0, rounds are supersteps in the order of priorities.
+// sends pending halo vertices, and meets the other devices. In most rounds, blocks run ahead (run_ahead.cuh):
+// each follows the vertices that it reaches through its own queue, as far as the bound allows, before the
+// meeting. After a round that left many due vertices, since queues had no room for them, the next one is
+// *dense*: warps process the vertices that they scan at once, one arc far (expand.cuh). At every meeting the
+// bound rises by delta, or to the lowest pending priority: delta is the width of the window in which work is
+// asynchronous; with 0, rounds are supersteps in the order of priorities.
 #pragma once
 
 #include "worker/cuda/begin.cuh"
@@ -78,29 +79,29 @@ struct BlockState {
     u64 counts[6];
     u32 queue_counts[3];
     u32 lowest;
-    u32 left;
+    u32 due;
 };
 
-// Publish the lowest priority that the block leaves pending; return the number of vertices that it leaves.
+// Publish the lowest priority that the block leaves pending; return the number of due vertices that it leaves.
 template <class P>
 __device__ __forceinline__ u32 block_publish(Worker<P> &worker, BlockState &block) {
     u32 lowest = __reduce_min_sync(FULL_WARP, worker.lowest);
-    u32 left = __reduce_add_sync(FULL_WARP, worker.left);
+    u32 due = __reduce_add_sync(FULL_WARP, worker.due);
     worker.lowest = NO_KEY;
-    worker.left = 0;
+    worker.due = 0;
     if (threadIdx.x == 0) {
         block.lowest = NO_KEY;
-        block.left = 0;
+        block.due = 0;
     }
     __syncthreads();
     if (lane_id() == 0 && lowest != NO_KEY) {
         atomicMin(&block.lowest, lowest);
-        atomicAdd(&block.left, left);
+        atomicAdd(&block.due, due);
     }
     __syncthreads();
     if (threadIdx.x == 0 && block.lowest != NO_KEY)
         atomicMin(&worker.part.control->lowest, block.lowest);
-    return block.left;
+    return block.due;
 }
 
 // Add what the block counted in this launch to the device's counters. The last block to do so writes the
@@ -214,11 +215,11 @@ __device__ void grid_work(const Part<P> &part) {
             waited += grid_wait(control, &block.word);
             grid_send(worker, list, round);
         }
-        u32 left = block_publish(worker, block);
+        u32 due = block_publish(worker, block);
         u64 arrival = clock64();
-        meeting = grid_meet(control, &block.word, left, part.devices > 1, [&](u64 waiting) -> u64 {
+        meeting = grid_meet(control, &block.word, due, part.devices > 1, [&](u64 of_all) -> u64 {
             if (part.devices > 1) warp_close_mailboxes(part);
-            return warp_decide(part, waiting, begin_ns);
+            return warp_decide(part, of_all, begin_ns);
         });
         waited += clock64() - arrival;
         round += 1;

@@ -175,6 +175,26 @@ def test_narrow_frontiers_are_followed_together(threads: int) -> None:
     assert counts.arcs_examined <= others.arcs_examined < 1.1 * counts.arcs_examined
 
 
+def test_the_queue_has_room_for_what_threads_list_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a level that several threads have listed, all other vertices may follow one by one."""
+    rooms = []
+
+    def run_team(function: Any, *arguments: Any, **options: Any) -> Any:
+        rooms.append((len(arguments[5]), arguments[8].shape))
+        return driver_run_team(function, *arguments, **options)
+
+    driver_run_team = driver.run_team
+    monkeypatch.setattr(driver, "run_team", run_team)
+    graph = gw.generators.road(30, 30, seed=1)
+    with forced("as it likes"):
+        for threads in (1, 3):  # the second search finds the queue of the first
+            bfs_on_cpu(graph, np.array([0]), threads=threads)
+    (alone, _), (together, (_, _, listed)) = rooms
+    assert alone > graph.vertex_count
+    assert listed > 1
+    assert together >= graph.vertex_count + listed
+
+
 def test_what_is_left_behind_a_hub_is_not_swept_level_by_level() -> None:
     """The hub's arcs exceed what is left, which then takes thousands of levels of a vertex each."""
     leaves, path = 20_000, 4_000

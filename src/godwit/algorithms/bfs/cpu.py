@@ -195,7 +195,7 @@ def bfs_on_cpu(
     reverse = in_arcs_at_hand(graph)
     in_arcs = graph if reverse is None else reverse
     shared = np.zeros(RESULTS + 8 * threads, np.int64)
-    with _workspace(graph, threads) as (queue, bitmaps):
+    with _workspace(graph, threads, together_arcs) as (queue, bitmaps):
         completed = run_team(
             _search,
             graph.offsets,
@@ -234,25 +234,30 @@ def bfs_on_cpu(
 
 
 @contextmanager
-def _workspace(graph: Graph, threads: int) -> Iterator[tuple[Array, Array]]:
+def _workspace(graph: Graph, threads: int, repeated: int) -> Iterator[tuple[Array, Array]]:
     """Yield a queue and bitmaps for exclusive use; kept with the graph, since new pages cost time.
 
     A pair is kept for each search that ran at the same time. Popping from and appending to a list are
     atomic.
+
+    :param repeated: number of items that threads may list twice: all behind these are in the queue once
     """
     idle: list[tuple[Array, Array]] = graph.cached("search workspaces", list)
     n = graph.vertex_count
     needed = (COMMON_BITMAPS + threads) * words_of(n)
+    # One item more: `expand_alone` stores a vertex before it tests whether it is new.
+    items = n + 1 + repeated
     try:
-        pair = idle.pop()
-        if pair[1].size < needed:
-            pair = pair[0], np.empty(needed, np.int64)
+        queue, bitmaps = idle.pop()
     except IndexError:
-        # One item more: `expand_alone` stores a vertex before it tests whether it is new.
-        pair = np.empty(n + 1, graph.targets.dtype), np.empty(needed, np.int64)
-    yield pair
+        queue, bitmaps = np.empty(0, graph.targets.dtype), np.empty(0, np.int64)
+    if queue.size < items:
+        queue = np.empty(items, graph.targets.dtype)
+    if bitmaps.size < needed:
+        bitmaps = np.empty(needed, np.int64)
+    yield queue, bitmaps
     # Not after an aborted search: its threads may still write.
-    idle.append(pair)
+    idle.append((queue, bitmaps))
 
 
 def words_of(bits: Any) -> Any:

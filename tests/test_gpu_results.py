@@ -23,6 +23,7 @@ from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda import delivery, driver, memory, staging
 from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.gpu_options import ExperimentOptions
+from godwit.supersteps import results
 from godwit.worker import solve as solver
 from godwit.worker.cuda.placement import GpuPlacement
 from godwit.worker.cuda.results import ProgramResults
@@ -291,6 +292,29 @@ def test_each_launch_has_its_results_gathered_behind_it(
                 )
                 if number and devices == 1 and gpu == 0:
                     assert works == gathers
+
+
+@needs_compiler
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("iterations", [3, 4])
+def test_ranks_go_by_the_host_where_a_gpu_has_no_room_for_positions(
+    monkeypatch: pytest.MonkeyPatch, iterations: int
+) -> None:
+    """Which of two arrays has the ranks is known on the GPU alone, on this way, too."""
+
+    def no_room(*_: Any) -> Any:
+        raise GraphTooLargeError("no room")
+
+    ends = np.random.default_rng(1).integers(
+        0, 900, (2, 3000)
+    )  # more ranks than a room has place for
+    graph = gw.Graph.from_edges(*ends)
+    wanted = gw.pagerank(graph, max_iterations=iterations, devices="cpu").rank
+    monkeypatch.setattr(ResultLocation, "named", lambda name: ResultLocation(0))
+    monkeypatch.setattr(results, "positions_on", no_room)
+    with gw.place(graph, ["cuda:0"]) as placed:
+        found = gw.pagerank(placed, max_iterations=iterations, results="cuda:0").rank
+    np.testing.assert_allclose(found.get(), wanted, rtol=1e-9)
 
 
 COUNT = driver.device_count()

@@ -223,11 +223,17 @@ class Delivery:
 
     # To the host
 
-    def new_on_host(self, values: Sequence[int], conversion: Conversion, joined: int) -> Array:
+    def new_on_host(
+        self,
+        values: Sequence[int],
+        conversion: Conversion,
+        joined: int,
+        turn: tuple[int, int] = (0, 0),
+    ) -> Array:
         """Return the results of all vertices in a new NumPy array; parameters as of :class:`Arrival`."""
         array, is_locked = new_host_array(self.count, conversion.result_dtype, self._indexes)
         if self.count:
-            self._fill_on_host(array, values, conversion, joined, is_locked=is_locked)
+            self._fill_on_host(array, values, conversion, joined, turn, is_locked=is_locked)
         return array
 
     def _fill_on_host(
@@ -236,12 +242,13 @@ class Delivery:
         values: Sequence[int],
         conversion: Conversion,
         joined: int,
+        turn: tuple[int, int] = (0, 0),
         *,
         is_locked: bool,
     ) -> None:
         begin, item = perf_counter(), conversion.result_dtype.itemsize
         gatherer = self.gatherer(None)
-        pieces = self.pieces(gatherer, values, joined)
+        pieces = self.pieces(gatherer, values, joined, turn)
         if joined:
             self.join(gatherer, values, conversion, joined)
         if is_locked and pieces[0].vertices is None:
@@ -298,16 +305,19 @@ class Delivery:
     def _part_of(self, piece: Piece, conversion: Conversion, first: int, count: int) -> Piece:
         """Return some results of a piece, from the first on."""
         values, positions, vertices = piece.values, piece.positions, piece.vertices
+        turn = piece.turn
         if positions:
             positions += first * self.id_dtype.itemsize
         else:
             values += first * conversion.dtype.itemsize
+            if turn[0]:
+                turn = turn[0] + first * conversion.dtype.itemsize, turn[1]
         if vertices is not None:
             vertices = frozen(vertices[first : first + count])
         count = min(count, piece.count - first)
         return replace(
             piece, values=values, positions=positions, count=count, begin=piece.begin + first,
-            vertices=vertices,
+            vertices=vertices, turn=turn,
         )  # fmt: skip
 
     # To both
@@ -317,7 +327,7 @@ class Delivery:
     ) -> list[Piece]:
         """Return what the GPUs write: each its own values, or one all of them, which are joined there.
 
-        :param turn: of a piece of all
+        :param turn: of the values of the only share
         """
         if self._positions is not None and joined:
             positions = self._positions(gatherer)
@@ -326,7 +336,9 @@ class Delivery:
         for number, share in enumerate(self.shares):
             vertices = None if self._positions is None else self._vertices(number)
             if share.count:
-                pieces.append(Piece(number, values[number], 0, share.count, share.first, vertices))
+                pieces.append(
+                    Piece(number, values[number], 0, share.count, share.first, vertices, turn)
+                )
         return pieces
 
     def join(
@@ -464,7 +476,7 @@ class Arrival:
         """Return the array when it is written."""
         if self._result is None:
             joined = self._joined if self._location.gpu is None else 0
-            array = self._delivery.new_on_host(self._values, self._conversion, joined)
+            array = self._delivery.new_on_host(self._values, self._conversion, joined, self._turn)
             return self._location.place(array)
         if not self._is_started:
             self.start()

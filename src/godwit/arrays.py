@@ -144,8 +144,14 @@ def computed_in_place(array: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function computes of an array, on the host or on the GPU where it lies."""
     if isinstance(array, np.ndarray):
         return function(array)
+    import cupy
+
+    is_current = cupy.cuda.runtime.getDevice() == array.device.id
     with array.device:
-        return function(array)
+        computed = function(array)
+        if not is_current:  # what the caller starts on the current GPU would not wait for this one
+            cupy.cuda.get_current_stream().synchronize()
+        return computed
 
 
 @dataclass(frozen=True)

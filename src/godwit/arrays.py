@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -135,11 +134,6 @@ def _cupy(why: str) -> Any:
     return cupy
 
 
-@lru_cache(maxsize=1)
-def _gpu_count(cupy: Any) -> int:
-    return int(cupy.cuda.runtime.getDeviceCount())
-
-
 def computed_in_place(array: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function computes of an array, on the host or on the GPU where it lies."""
     if isinstance(array, np.ndarray):
@@ -179,7 +173,7 @@ class ResultLocation:
             raise InputError(f"results must be 'host', 'cuda' or such as 'cuda:1', got {given:.80}")
         cupy = _cupy(f"results={name!r} makes arrays on a GPU")
         try:
-            count = _gpu_count(cupy)
+            count = int(cupy.cuda.runtime.getDeviceCount())
         except RuntimeError as error:  # no driver, or no GPU
             raise DeviceError(f"results={name!r} needs a GPU ({error}); 'host' works") from error
         if int(number) >= count:

@@ -173,6 +173,7 @@ def test_delivery(
                 on_the_way.begin()
                 on_the_way.start()
                 on_the_way.finish(destination, limit)
+                assert on_the_way._values._result is None, "keeps memory that nobody wants"
             found = [
                 array if gpu is None else array.get()
                 for array in (destination.values, destination.fields)

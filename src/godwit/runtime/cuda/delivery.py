@@ -412,8 +412,8 @@ class Arrival:
     def begin(self) -> Self:
         """Allocate an array, as nothing is while kernels run."""
         gpu, delivery = self._location.gpu, self._delivery
-        self._is_started, self._result = False, None
-        self._scratch.close()  # of an array that was not finished
+        self.discard()  # an array that was not finished
+        self._is_started = False
         if gpu is not None:
             self._result = self._location.empty(delivery.count, self._conversion.result_dtype)
             if delivery.count:
@@ -422,6 +422,11 @@ class Arrival:
                 except GraphTooLargeError:  # no room for what is on its way: it goes by the host
                     self._result = None
         return self
+
+    def discard(self) -> None:
+        """Free an array that is not wanted any more; no work is under way in the streams of the shares."""
+        self._result = None
+        self._scratch.close()
 
     def _lay_out(self, gpu: int) -> None:
         """Choose what each GPU writes, and where, and load what it needs."""

@@ -112,6 +112,7 @@ class ProgramResults:
         values = self._values
         if limit != self.limit:
             synchronize(self._placement.parts)  # what was started is of no use
+            values.discard()  # before there is another: this object is kept for later runs
             values = self._new_values(destination, limit).begin()
         destination.values = values.finish()
         if self._fields is not None:

@@ -164,6 +164,28 @@ def gather_sums(
     return count
 
 
+def add_row(
+    v: Any, own: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any, sums: Any,
+    touched: Any, count: Any,
+) -> Any:  # fmt: skip
+    """Add the weights from a vertex to other communities than its own to ``sums`` of several vertices.
+
+    :param count: number of communities before
+    :returns: their number now
+    """
+    weighted = weights.size > 0
+    for arc in range(begins[_at(v)], ends[_at(v)]):
+        weight = weights[_at(arc)] if weighted else 1
+        c = label[_at(targets[_at(arc)])]
+        if c == own or weight == 0:
+            continue
+        before = sums[_at(c)]
+        touched[_at(count)] = c
+        count += before == 0
+        sums[_at(c)] = before + weight
+    return count
+
+
 def _precedes(c: Any, best: Any, v: Any, start: Any) -> bool:
     """Return True if a hash prefers community c to another for a vertex."""
     word = mix(start + np.uint64(v))
@@ -488,7 +510,6 @@ def aggregate(
         return 0
     my_sums = sums[rank]
     my_touched = touched[rank]
-    weighted = weights.size > 0
     piece, piece_end = 0, 0
     written = 0
     while True:
@@ -503,15 +524,9 @@ def aggregate(
                 out += mass[0][_at(v)]
                 if mass[1].size > 0:
                     into += mass[1][_at(v)]
-                for arc in range(begins[_at(v)], ends[_at(v)]):
-                    weight = weights[_at(arc)] if weighted else 1
-                    d = above[_at(targets[_at(arc)])]
-                    if d == c or weight == 0:
-                        continue
-                    before = my_sums[_at(d)]
-                    my_touched[_at(count)] = d
-                    count += before == 0
-                    my_sums[_at(d)] = before + weight
+                count = add_row(
+                    v, c, begins, ends, targets, weights, above, my_sums, my_touched, count
+                )
             new_mass[0][_at(c)] = out
             if mass[1].size > 0:
                 new_mass[1][_at(c)] = into

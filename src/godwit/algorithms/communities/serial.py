@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.communities.cpu import best_community, best_part, gather_sums, move_mass
+from godwit.algorithms.communities.cpu import (
+    add_row,
+    best_community,
+    best_part,
+    gather_sums,
+    move_mass,
+)
 from godwit.graph.hashing import mix
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
@@ -154,7 +160,6 @@ def aggregate(
         members[_at(member_ends[_at(c)])] = v
         member_ends[_at(c)] += 1
     # Now each has the end of its members. Those without arcs are numbered -1, -2, ... at first.
-    weighted = weights.size > 0
     two = mass[1].size > 0
     first, with_arcs, without, used = 0, 0, 0, 0
     for c in range(k):
@@ -166,15 +171,7 @@ def aggregate(
         count = 0
         for i in range(first, last):
             v = members[_at(i)]
-            for arc in range(begins[_at(v)], ends[_at(v)]):
-                d = label[_at(targets[_at(arc)])]
-                weight = weights[_at(arc)] if weighted else 1
-                if d == c or weight == 0:
-                    continue
-                before = sums[_at(d)]
-                touched[_at(count)] = d
-                count += before == 0
-                sums[_at(d)] = before + weight
+            count = add_row(v, c, begins, ends, targets, weights, label, sums, touched, count)
         if count > 0:
             number = with_arcs
             new_begins[_at(number)] = used

@@ -905,7 +905,7 @@ def test_others_take_what_a_worker_leaves() -> None:
             router.input(context.host).send(np.arange(50))
             workers.start(second, rest)
             workers.start(first, one_only)
-            workers._threads[1].join(LONG_S)
+            workers._workers[1].join(LONG_S)
             has_ended.set()
         assert sorted(found) == list(range(50))
 

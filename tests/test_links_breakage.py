@@ -609,7 +609,7 @@ def test_what_is_released_late_takes_nothing_from_others() -> None:
         with context.workers() as workers:
             workers.start(first, lambda: held.append(router.output(first).receive().wait()))
             link.send([0])
-            workers._threads[0].join()
+            workers._workers[0].join()
             link.send(np.arange(1, 4))
             held[0].release()
             found: list[int] = []
@@ -832,7 +832,7 @@ def test_what_fails_as_the_body_ends(monkeypatch: pytest.MonkeyPatch, error: Any
 
 def test_the_end_as_the_body_ends_is_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(workers: Workers) -> None:
-        workers._threads[0].join()
+        workers._workers[0].join()
         workers._context.cancel_scope.check()
 
     def fail() -> None:
@@ -868,7 +868,7 @@ def test_a_worker_that_starts_after_the_one_before() -> None:
         link = gw.Link(context.host, context.endpoints[0], packet_bytes=8)
         with context.workers() as workers:
             workers.start(context.endpoints[0], int)
-            workers._threads[0].join()
+            workers._workers[0].join()
             workers.start(context.endpoints[0], lambda: found.extend(drained(link)))
             link.send(np.arange(9))
     assert found == list(range(9))
@@ -903,7 +903,7 @@ def test_the_last_of_several_workers_ends_the_links() -> None:
         with context.workers() as workers:
             workers.start(end, send)
             workers.start(end, int)
-            workers._threads[1].join()
+            workers._workers[1].join()
             assert not link.closed
             first_has_ended.set()
             assert drained(link) == [0, 1, 2]
@@ -923,14 +923,14 @@ def test_a_worker_that_starts_as_the_one_before_ends(monkeypatch: pytest.MonkeyP
             found.extend(drained(link))
 
         def one_more(self: Workers, endpoint: Any) -> Any:
-            if endpoint is end and len(self._threads) == 1:
+            if endpoint is end and len(self._workers) == 1:
                 self.start(end, receive)
             return links_from(self, endpoint)
 
         monkeypatch.setattr(Workers, "_links_from", one_more)
         with context.workers() as workers:
             workers.start(end, int)
-            workers._threads[0].join()
+            workers._workers[0].join()
             link.send(np.arange(9))
             may_receive.set()
     assert found == list(range(9))

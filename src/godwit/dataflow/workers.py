@@ -113,7 +113,7 @@ class Workers:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._threads: list[_Worker] = []
+        self._workers: list[_Worker] = []
         self._keeps_threads = any(
             end.device.kind == "cuda" for end in context.endpoints if end.device
         )
@@ -152,13 +152,13 @@ class Workers:
                     link.receiver.resume()
             thread = self._take_thread(f"godwit-worker-{endpoint}")
             worker = _Worker(thread, partial(self._run, endpoint, before, function, arguments))
-            self._threads.append(worker)
+            self._workers.append(worker)
             self._running[id(endpoint)] += 1
             self._context.cancel_scope.participants.add(thread)
             try:
                 thread.begin(worker)
             except RuntimeError:  # too many threads
-                self._threads.pop()
+                self._workers.pop()
                 self._running[id(endpoint)] -= 1
                 self._context.cancel_scope.participants.discard(thread)
                 raise
@@ -255,7 +255,7 @@ class Workers:
                 link.receiver.abandon()
 
     def _join(self) -> None:
-        for worker in self._threads:
+        for worker in self._workers:
             with suppress(RuntimeError):  # Ctrl-C came as its thread began, which ends at once
                 worker.join()
 
@@ -274,7 +274,7 @@ class Workers:
 
     def __enter__(self) -> Workers:
         self._context.begin_workers()
-        self._threads.clear()
+        self._workers.clear()
         self._context.cancel_scope.begin()
         self._is_open = True
         return self

@@ -46,7 +46,7 @@ _MAX_ITEMS = 1 << 30
 _SMALL_VALUES = 1 << 17
 """NumPy converts fewer values than these in 40 µs, and no kernel has to be compiled for that."""
 _VALUES_OF_A_TEAM = 1 << 22
-"""One thread converts fewer values than these faster than a team of threads wakes up and meets."""
+"""For fewer values than these, one thread is done before a team of threads has begun and ended."""
 
 
 @dataclass

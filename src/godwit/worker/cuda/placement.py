@@ -237,7 +237,7 @@ class GpuEndpoints(Generic[Part]):
             try:
                 yield
             finally:
-                with suppress(DeviceError):  # whoever waited for the work has got it
+                with suppress(DeviceError):  # it was raised where the work was waited for
                     synchronize(self.parts)
 
     def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:

@@ -3,7 +3,7 @@
 Methods have the names and the results of ``cuda.bindings``; there is no other description of them here.
 """
 
-# ruff: noqa: N802, N815
+# ruff: noqa: N801, N802, N815
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 :class:`godwit.distributed.processes.Processes` is the package's own; only MPI is a stand-in, of queues.
 """
 
+# Names are those of mpi4py.
+# ruff: noqa: N802
+
 from __future__ import annotations
 
 import sys
@@ -19,6 +22,7 @@ from emulated_grid_machine import Machine
 from godwit.distributed import processes as processes_module
 from godwit.distributed.processes import Processes
 from godwit.runtime.cuda.slices import SlicedRun
+from godwit.supersteps import process_exchange
 from godwit.supersteps.process_exchange import ReportRelay
 
 
@@ -116,7 +120,7 @@ def run_processes(
         mpi = SimpleNamespace(
             COMM_WORLD=world, COMM_TYPE_SHARED=0, ANY_SOURCE=-1, Status=lambda: None,
             Is_finalized=lambda: True,
-            Request=SimpleNamespace(Testall=lambda requests: all([one.test() for one in requests])),
+            Request=SimpleNamespace(Testall=lambda requests: all(one.test() for one in requests)),
         )  # fmt: skip
         try:
             outcomes[rank] = function(Processes(mpi))
@@ -124,9 +128,24 @@ def run_processes(
             errors.append(error)
             launched.abort()
 
+    def refuse_while_running(what: str) -> None:
+        """Look at the GPU of the calling process only: those of others do not make it wait."""
+        with machine.lock:
+            streams = dict(machine._streams)
+            mine = {n: stream for n, stream in streams.items() if stream.device == machine.device}
+            machine._streams = mine
+            try:
+                real_refuse(what)
+            finally:
+                machine._streams = streams
+
+    real_refuse = machine.refuse_while_running
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "refuse_while_running", refuse_while_running)
         patch.setattr(SlicedRun, "_wait", wait)
         patch.setattr(ReportRelay, "run", run_relay)
+        patch.setattr(process_exchange, "_BUSY_LOOKS", 0)  # kernels run on the same cores
+        patch.setattr(process_exchange, "_PATIENT_LOOKS", 0)
         patch.setattr(processes_module, "_share_cores", lambda *_: None)
         patch.setattr(processes_module.atexit, "register", lambda *_: None)
         patch.setattr(sys, "excepthook", sys.excepthook)

@@ -7,6 +7,8 @@ GPU: those that one process with as many GPUs would have there (:mod:`godwit.sup
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -64,6 +66,20 @@ class GpuGraph:
             raise ClosedContextError("this graph is closed; place the graph again")
         return self._steps
 
+    @contextmanager
+    def running(self, name: str, *arguments: Any) -> Iterator[None]:
+        """Run a query as :meth:`Processes.running` does."""
+        graph = self.vertex_count, self.arc_count, self.directed
+        try:
+            with self.processes.running(name, *graph, *arguments):
+                yield
+        except BaseException:  # a kernel of another process may have ended anywhere
+            if self._steps is not None:
+                from godwit.supersteps.run import RunArrays
+
+                self._steps.kept(RunArrays).are_valid = False
+            raise
+
     @property
     def transport(self) -> str:
         """How devices reach each other."""
@@ -88,6 +104,15 @@ class GpuGraph:
     def directed(self) -> bool:
         """False where every arc is stored in both directions."""
         return self.graph.directed
+
+    @property
+    def is_weighted(self) -> bool:
+        """True if arcs have weights."""
+        return self.graph.is_weighted
+
+    def highest_degree_vertex(self) -> Any:
+        """Return the id of the vertex with most out-arcs, of several the first."""
+        return self.graph.highest_degree_vertex()
 
     def close(self) -> None:
         """Free the memory of the GPU; all processes call it. Closing twice does no harm."""
@@ -151,8 +176,3 @@ def place_on_gpus(
     placed = GpuGraph(processes, graph, devices)
     placed.seconds = seconds | {"place": seconds_since(begin, "place")}
     return placed
-
-
-def same_graph(graph: GpuGraph) -> tuple[Any, ...]:
-    """Return what tells graphs apart, for :meth:`Processes.running`."""
-    return graph.vertex_count, graph.arc_count, graph.directed

@@ -268,27 +268,24 @@ class Processes:
         :param statistics: has the counts of this process, which become those of all
         """
         volume = self.volume
+        count = self.count
         counts = (
             statistics.processed_items.sum(),
             statistics.arcs_relaxed.sum(),
             statistics.rounds.sum(),
+            round(volume.waiting_s * 1e9),
         )
         supersteps = volume.supersteps
-        rows = self.share((counts, volume.messages, volume.bytes, volume.waiting_s))
-        statistics.begin_on([f"process {rank}" for rank in range(self.count)])
-        processed, relaxed, rounds = (
-            np.array(column) for column in zip(*(row[0] for row in rows), strict=True)
-        )
-        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = (
-            processed,
-            relaxed,
-            rounds,
-        )
-        statistics.processes = self.count
+        words = np.concatenate([np.array(counts, np.int64), volume.messages, volume.bytes])
+        given, _, _ = self.exchange(np.tile(words, count), np.full(count, len(words)))
+        rows = given.reshape(count, len(words))
+        statistics.begin_on([f"process {rank}" for rank in range(count)])
+        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = rows[:, :3].T
+        statistics.processes = count
         statistics.supersteps = supersteps
-        statistics.messages = np.array([row[1] for row in rows])
-        statistics.message_bytes = np.array([row[2] for row in rows])
-        statistics.waiting_s = np.array([row[3] for row in rows])
+        statistics.waiting_s = rows[:, 3] / 1e9
+        statistics.messages = rows[:, 4 : 4 + count]
+        statistics.message_bytes = rows[:, 4 + count :]
 
     def abort(self, message: str) -> NoReturn:
         """End all processes at once, after a line on stderr that names this one."""

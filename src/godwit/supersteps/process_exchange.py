@@ -6,6 +6,7 @@ See :mod:`godwit.supersteps.processes`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import sleep
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.halos import Halos
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.processes import OtherProcesses
+
+_BUSY_LOOKS, _PATIENT_LOOKS = 1_000, 10_000
+"""Looks at a board in a row after which a host lets others use its core, and after which it sleeps."""
+_NAP_S = 1e-4
 
 
 class ProcessExchange(Exchange):
@@ -127,14 +132,17 @@ class ReportRelay:
 
     def run(self, is_over: Callable[[], bool]) -> None:
         """Carry reports until the own kernel is over."""
-        rank = self._processes.rank
+        rank, looks = self._processes.rank, 0
         while not is_over():
             coming = (self._epoch + 1) & 0xFFFFFFFF
             own = self._halves[coming & 1, rank]
             report = own.copy()
             if not (report >> np.uint64(32) == coming).all():
+                looks += 1
+                if looks > _BUSY_LOOKS:  # other processes may run on this core
+                    sleep(0 if looks < _PATIENT_LOOKS else _NAP_S)
                 continue
-            self._epoch = coming
+            self._epoch, looks = coming, 0
             sent = report.view(np.uint8)
             received = self._processes.exchange([sent] * self._processes.count)
             for other in range(self._processes.count):

@@ -239,7 +239,8 @@ def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
 class RunArrays:
     """What all plans of a placement share: control words, boards of meetings, and outcomes of launches.
 
-    :ivar are_valid: the last run ended as it should: all devices have counted the same meetings
+    :ivar are_valid: the last run ended as it should, in all processes: all devices have counted the same
+        meetings
     """
 
     def __init__(self, placement: StepPlacement) -> None:
@@ -386,7 +387,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
     def _validate(self, placement: StepPlacement) -> None:
         """Clear control words and boards if a run may have left them in any state."""
         arrays = placement.kept(RunArrays)
-        if not placement.any(not arrays.are_valid):
+        if arrays.are_valid:
             return
         for part in placement.parts:
             arrays.control[part].fill_bytes(0)

@@ -9,7 +9,7 @@ import numpy as np
 from godwit.algorithms.bfs.cuda import bfs_on_gpus
 from godwit.algorithms.paths.distributed import DistributedPathResult
 from godwit.algorithms.paths.result import check_query
-from godwit.distributed.gpu_graph import GpuGraph, same_graph
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
 from godwit.public import public
@@ -32,7 +32,7 @@ def bfs(
 ) -> DistributedPathResult:
     """Return distances in arcs of a range of vertices; see :func:`godwit.bfs`."""
     options = query_options(timeout_s=timeout_s, progress=progress, gpu=gpu)
-    with graph.processes.running("bfs", *same_graph(graph), source, target, cutoff, options.gpu):
+    with graph.running("bfs", source, target, cutoff, options.gpu):
         steps = graph.steps
         check_search(steps.devices, options.gpu)
         sources, goal, cutoff = check_query(graph.graph, source, target, cutoff)

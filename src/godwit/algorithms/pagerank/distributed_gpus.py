@@ -15,7 +15,7 @@ from godwit.algorithms.pagerank.settings import (
     distribution,
     is_accelerated,
 )
-from godwit.distributed.gpu_graph import GpuGraph, same_graph
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.dtypes import as_count
 from godwit.progress import ProgressArgument
 from godwit.public import public
@@ -44,7 +44,7 @@ def pagerank(
     """Return the PageRank of a range of vertices; see :func:`godwit.pagerank`."""
     options = query_options(timeout_s=timeout_s, progress=progress, gpu=gpu)
     same = (damping, tolerance, max_iterations, weighted, accelerated, str(dtype), options.gpu)
-    with graph.processes.running("pagerank", *same_graph(graph), *same):
+    with graph.running("pagerank", *same):
         steps, plain = graph.steps, graph.graph
         check_options(steps.devices, options.gpu, "PageRank by iterations", OF_STEPS)
         settings = RankSettings.checked(

@@ -36,6 +36,8 @@ CHUNK = 64
 """Vertices that a thread claims at a time."""
 MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
+LEAST_CLASSES, MOST_JOINED_CLASSES = 8, 64
+"""A level with a number of classes between these has fewer in rounds in which few vertices are active."""
 _PIECE = 4096
 """Arcs that a thread takes room for at a time when it writes rows."""
 _PIECE_ROW = 256
@@ -73,6 +75,21 @@ def _class_of(start: Any, v: Any, classes: Any) -> Any:
     return np.int64(mix(start ^ np.uint64(v)) & np.uint64(classes - 1))
 
 
+def _classes_of_round(classes: int, listed: Any, n: Any) -> Any:
+    """Return the number of classes of a round: each has no more vertices than if all were active.
+
+    Small levels keep all of theirs: with fewer, communities of small graphs with hubs get worse.
+
+    :param classes: of all n vertices
+    :param listed: active vertices
+    """
+    if classes > MOST_JOINED_CLASSES:
+        return classes
+    while classes > LEAST_CLASSES and classes * listed <= (classes // 2) * n:
+        classes //= 2
+    return classes
+
+
 def _list_by_class(
     rank: int,
     size: int,
@@ -82,11 +99,15 @@ def _list_by_class(
     counts: Any,
     start: Any,
     classes: int,
+    joins: bool,
 ) -> Any:
-    """List the active vertices by class, and in each ascending.
+    """List the active vertices by class.
 
-    :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class
-    :returns: False if all threads must leave
+    :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class, the last
+        of those returned at ``classes - 1``
+    :param classes: of all vertices; those that are equal modulo the number returned become one
+    :param joins: where few vertices are active there are fewer classes
+    :returns: the number of classes, or 0 if all threads must leave
     """
     begin, end = block_range(rank, size, order.size)
     for c in range(classes):
@@ -97,20 +118,27 @@ def _list_by_class(
     if not barrier(control, size):
         return False
     if rank == 0:
+        fewer = classes
+        if joins:
+            fewer = _classes_of_round(classes, counts[:, :classes].sum(), order.size)
+        counts[0, MOST_CLASSES] = fewer
         position = 0
-        for c in range(classes):
-            for other in range(size):
-                count = counts[other, c]
-                counts[other, c] = position
-                position += count
+        for joined in range(fewer):
+            for c in range(joined, classes, fewer):
+                for other in range(size):
+                    count = counts[other, c]
+                    counts[other, c] = position
+                    position += count
     if not barrier(control, size):
-        return False
+        return 0
     for v in range(begin, end):
         if active[_at(v)] != 0:
             c = _class_of(start, v, classes)
             order[_at(counts[rank, c])] = v
             counts[rank, c] += 1
-    return barrier(control, size)
+    if not barrier(control, size):
+        return 0
+    return counts[0, MOST_CLASSES]
 
 
 def _prefetch(
@@ -292,18 +320,19 @@ def move_vertices(
     my_touched = touched[rank]
     for turn in range(most_rounds):
         start = mix(seed + np.uint64(turn))
-        if not _list_by_class(rank, size, control, active, order, counts, start, classes):
+        fewer = _list_by_class(rank, size, control, active, order, counts, start, classes, True)
+        if fewer == 0:
             return
         if rank == 0:
             tallies[(turn + 1) % 2] = 0
             for c in range(classes):
                 cursors[_at((((turn + 1) % 2) * MOST_CLASSES + c) * WORDS_PER_LINE)] = 0
         listed = counts[size - 1, classes - 1]
-        movers = 1 if listed < classes * ALONE_VERTICES else size
+        movers = 1 if listed < fewer * ALONE_VERTICES else size
         if rank < movers and not _move_by_class(
             rank, movers, control, begins, ends, targets, weights, mass, label, total, active, order,
-            chosen, counts[size - 1], cursors, my_sums, my_touched, factor, start, classes, turn,
-            random_ties, tallies,
+            chosen, counts[size - 1, classes - fewer :], cursors, my_sums, my_touched, factor, start,
+            fewer, turn, random_ties, tallies,
         ):  # fmt: skip
             return
         if movers < size and not barrier(control, size):
@@ -399,7 +428,7 @@ def refine_communities(
     my_sums = sums[rank]
     my_touched = touched[rank]
     start = mix(seed)
-    if not _list_by_class(rank, size, control, active, order, counts, start, classes):
+    if _list_by_class(rank, size, control, active, order, counts, start, classes, False) == 0:
         return
     begin = 0
     for c in range(classes):

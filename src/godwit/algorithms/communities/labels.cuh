@@ -45,8 +45,8 @@ enum LabelPhase : u32 {
     LABEL_NAME     // replace labels by roots
 };
 
-// Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows.
-enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END };
+// Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows, CLASSES those of the round.
+enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END, CLASSES };
 
 enum LabelCount : u32 { VISITED, MOVES };
 
@@ -171,13 +171,14 @@ __device__ __forceinline__ Sum warp_total(Sum amount) {
         return __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
 }
 
-__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
+__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments, const u64 *state) {
     return VertexLists{arguments.counters,
                        arguments.active,
                        arguments.firsts,
                        arguments.chunks,
                        static_cast<u64>(arguments.stage.owned),
-                       arguments.classes};
+                       arguments.classes,
+                       static_cast<u32>(state[CLASSES])};
 }
 
 using Units = VertexLists::Units;
@@ -187,7 +188,9 @@ struct Labels {
     const Team &team;
     StepBlock &block;
 
-    __device__ __forceinline__ VertexLists lists() const { return lists_of(arguments); }
+    __device__ __forceinline__ VertexLists lists() const {
+        return lists_of(arguments, block.state);
+    }
     __device__ __forceinline__ u64 arcs_of(u32 v) const {
         u64 arcs = arguments.out.offsets[v + 1] - arguments.out.offsets[v];
         if (arguments.is_directed) arcs += arguments.in.offsets[v + 1] - arguments.in.offsets[v];
@@ -574,14 +577,15 @@ __device__ __forceinline__ void Labels::team_split() const {
 // Choose the next batch of a class' long rows.
 __device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
     state[LONG_BEGIN] = state[LONG_END];
-    state[LONG_END] = lists_of(arguments).batch_end(static_cast<u32>(state[CLASS]),
-                                                    state[LONG_BEGIN], arguments.arena_chunks);
+    state[LONG_END] =
+        lists_of(arguments, state)
+            .batch_end(static_cast<u32>(state[CLASS]), state[LONG_BEGIN], arguments.arena_chunks);
 }
 
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    state[CLASS] = lists_of(arguments).next_class(which);
+    state[CLASS] = lists_of(arguments, state).next_class(which);
     state[LONG_END] = 0;
     thread_next_batch(arguments, state);
     if (state[CLASS] != NO_CLASS) return LABEL_DECIDE;
@@ -605,6 +609,8 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
             return LABEL_COUNT;
         case LABEL_COUNT:
             if (sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
+            state[CLASSES] = classes_of_round(arguments.classes, sums.counts[VISITED],
+                                              static_cast<u64>(arguments.stage.owned));
             return LABEL_LIST;
         case LABEL_LIST:
             state[PREVIOUS] = NO_CLASS;
@@ -613,7 +619,7 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
             if (state[CLASS] != NO_CLASS)
                 return state[LONG_END] > state[LONG_BEGIN] ? LABEL_CHOOSE : LABEL_TAKE;
             state[PREVIOUS] = NO_CLASS;
-            return thread_next_class(arguments, state, arguments.classes);
+            return thread_next_class(arguments, state, NO_CLASS);
         case LABEL_CHOOSE:
             thread_next_batch(arguments, state);
             return state[LONG_END] > state[LONG_BEGIN] ? LABEL_ADD : LABEL_TAKE;

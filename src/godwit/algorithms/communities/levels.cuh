@@ -68,6 +68,7 @@ enum LevelState : u32 {
     START,
     MOVED,
     CLASS,
+    CLASSES,  // of the round
     PREVIOUS,
     LONG_BEGIN,  // the batch of the class' long rows
     LONG_END,
@@ -279,9 +280,14 @@ struct SumTable {
     }
 };
 
-__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
-    return VertexLists{&arguments.counters->lists, arguments.active, arguments.firsts,
-                       arguments.chunks,           arguments.count,  arguments.classes};
+__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments, const u64 *state) {
+    return VertexLists{&arguments.counters->lists,
+                       arguments.active,
+                       arguments.firsts,
+                       arguments.chunks,
+                       arguments.count,
+                       arguments.classes,
+                       static_cast<u32>(state[CLASSES])};
 }
 
 struct Level {
@@ -289,7 +295,9 @@ struct Level {
     const Team &team;
     StepBlock &block;
 
-    __device__ __forceinline__ VertexLists lists() const { return lists_of(arguments); }
+    __device__ __forceinline__ VertexLists lists() const {
+        return lists_of(arguments, block.state);
+    }
 
     __device__ __forceinline__ u32 id_of(u32 v) const {
         return arguments.vertices ? static_cast<u32>(arguments.vertices[v]) : v;

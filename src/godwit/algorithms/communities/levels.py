@@ -22,12 +22,12 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.rows import SMALL_ARCS, require_memory
 from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
 
-_LEAST_CLASSES = 8
+_LEAST_CLASSES = cpu.LEAST_CLASSES
 """Classes of a round where rows are short: more lead to better communities, but rows are read in pieces."""
-LABEL_CLASSES = 64
+LABEL_CLASSES = cpu.MOST_JOINED_CLASSES
 """Classes of a round where rows are long, and of label propagation."""
 SMALL_VERTICES = 1 << 16
-"""Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
+"""Vertices up to which a level has all classes: few vertices that move at once miss their best places."""
 SERIAL_ARCS = 1 << 22
 """Arcs up to which a level above the first, of no more than SMALL_VERTICES, is one thread's (serial.py)."""
 _BRIEF_WORK = 100_000
@@ -179,7 +179,7 @@ class Cores:
         classes = class_count(n, level.bound, most)
         return (
             active, np.empty(n, level.ids), np.empty(n, level.ids),
-            np.zeros((self._threads_for(level), cpu.MOST_CLASSES), np.int64),
+            np.zeros((self._threads_for(level), cpu.MOST_CLASSES + 1), np.int64),
             np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
             self._sums, self._touched, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
@@ -404,7 +404,7 @@ def is_serial(vertices: int, arcs: int) -> bool:
 
 
 def class_count(vertices: int, arcs: int, most: int) -> int:
-    """Return the number of classes of a round.
+    """Return the number of classes of a round in which all vertices of a level are active.
 
     :param arcs: ``bound`` of the level
     :param most: of few vertices

@@ -92,9 +92,9 @@ class Word(IntEnum):
     """Words of ``control->state``: ``LevelState`` of the kernel."""
 
     (
-        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END,
-        LONG_ROWS, FOUND, ARCS, LONGEST, LONG_CHUNKS, SLOTS, BIGS,
-    ) = range(18)  # fmt: skip
+        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, CLASSES, PREVIOUS, LONG_BEGIN,
+        LONG_END, LONG_ROWS, FOUND, ARCS, LONGEST, LONG_CHUNKS, SLOTS, BIGS,
+    ) = range(19)  # fmt: skip
 
 
 class Count(IntEnum):

@@ -727,14 +727,15 @@ struct Moves : Level {
 __device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
     state[LONG_BEGIN] = state[LONG_END];
     if (state[LONG_BEGIN] < state[LONG_ROWS])
-        state[LONG_END] = lists_of(arguments).batch_end(static_cast<u32>(state[CLASS]),
-                                                        state[LONG_BEGIN], arguments.arena_chunks);
+        state[LONG_END] = lists_of(arguments, state)
+                              .batch_end(static_cast<u32>(state[CLASS]), state[LONG_BEGIN],
+                                         arguments.arena_chunks);
 }
 
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    const VertexLists lists = lists_of(arguments);
+    const VertexLists lists = lists_of(arguments, state);
     which = lists.next_class(which);
     state[CLASS] = which;
     state[LONG_END] = state[LONG_ROWS] = 0;
@@ -760,6 +761,10 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             state[START] = thread_mix(state[SEED]);
             return MOVE_COUNT;
         case MOVE_COUNT:
+            state[CLASSES] = arguments.classes;
+            if (!state[REFINES])  // in which a vertex tells by a name what class it has
+                state[CLASSES] =
+                    classes_of_round(arguments.classes, sums.counts[MOVES], arguments.count);
             if (sums.counts[MOVES] > 0) return MOVE_LIST;
             state[ROUND] += 1;
             return STOP;
@@ -769,7 +774,7 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
         case MOVE_DECIDE:
             if (which == NO_CLASS) {
                 state[PREVIOUS] = NO_CLASS;
-                return thread_next_class(arguments, state, arguments.classes);
+                return thread_next_class(arguments, state, NO_CLASS);
             }
             [[fallthrough]];
         case MOVE_ADD:

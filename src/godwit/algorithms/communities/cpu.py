@@ -44,6 +44,8 @@ _PIECE_ROW = 256
 """Arcs of a row above which it gets room of its own."""
 PREFETCHED_ARCS = 8
 """Arcs of a row that are prefetched."""
+_INNER_ARCS = 32
+"""Arcs of a row up to which a vertex without neighbours in other communities is not visited at first."""
 ALONE_VERTICES = 128
 """Active vertices a class below which one thread does a round: the others would wait most of the time."""
 
@@ -73,6 +75,23 @@ def _class_of(start: Any, v: Any, classes: Any) -> Any:
     :param classes: a power of two
     """
     return np.int64(mix(start ^ np.uint64(v)) & np.uint64(classes - 1))
+
+
+def _activate_outer(
+    first: Any, last: Any, begins: Any, ends: Any, targets: Any, label: Any, active: Any
+) -> None:
+    """Make the vertices [first, last) active: those with a neighbour in another community, or many arcs.
+
+    Others are where they belong, unless a high resolution makes them better off alone.
+    """
+    for v in range(first, last):
+        begin, end = begins[_at(v)], ends[_at(v)]
+        is_active = end - begin > _INNER_ARCS
+        arc = begin
+        while not is_active and arc < end:
+            is_active = label[_at(targets[_at(arc)])] != label[_at(v)]
+            arc += 1
+        active[_at(v)] = is_active
 
 
 def _classes_of_round(classes: int, listed: Any, n: Any) -> Any:
@@ -306,7 +325,7 @@ def move_vertices(
     :param mass: two of int64 (n), of which the second may be empty
     :param label: (n) community of each vertex, an id in [0, n)
     :param total: the same for each community
-    :param active: uint8 (n + 1) vertices to visit in the first round; the last element is anything
+    :param active: uint8 (n + 1): vertices to visit in the next round; the last element is anything
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
     :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
@@ -318,6 +337,9 @@ def move_vertices(
     """
     my_sums = sums[rank]
     my_touched = touched[rank]
+    # Each thread lists the vertices that it activates.
+    first, last = block_range(rank, size, order.size)
+    _activate_outer(first, last, begins, ends, targets, label, active)
     for turn in range(most_rounds):
         start = mix(seed + np.uint64(turn))
         fewer = _list_by_class(rank, size, control, active, order, counts, start, classes, True)

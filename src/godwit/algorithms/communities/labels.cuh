@@ -484,7 +484,11 @@ struct Labels {
         const u64 owned = static_cast<u64>(arguments.stage.owned);
         for (u64 v = team.thread(); v < owned; v += team.threads()) {
             arguments.label[v] = static_cast<u32>(arguments.vertices[v]);
-            arguments.active[v] = arcs_of(static_cast<u32>(v)) > 0;
+            const RowArcs row = row_of(static_cast<u32>(v));
+            // In the order of Graphalytics all vertices stay active.
+            arguments.active[v] = IS_CDLP ? row.arcs > 0 : thread_is_outer(row.arcs, [&](u64 number) {
+                return thread_end(row, number) != v;
+            });
         }
         const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {

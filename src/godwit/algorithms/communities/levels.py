@@ -216,8 +216,7 @@ class Cores:
         n, rows = level.vertex_count, level.rows
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
-        active = np.append(rows.ends > rows.begins, False).view(np.uint8)
-        scratch = self._scratch(level, active, most, scale)
+        scratch = self._scratch(level, np.empty(n + 1, np.uint8), most, scale)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
             n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,

@@ -33,6 +33,21 @@ __device__ __forceinline__ u32 classes_of_round(u32 classes, u64 listed, u64 cou
     return classes;
 }
 
+constexpr u64 INNER_ARCS = 32;
+// Return whether a vertex is visited in the first round: _activate_outer of cpu.py. leads_out(number) says whether an
+// arc leads to another community.
+template <class LeadsOut>
+__device__ __forceinline__ bool thread_is_outer(u64 arcs, LeadsOut leads_out) {
+    constexpr u64 ARCS_AT_ONCE = 4;
+    if (arcs > INNER_ARCS) return true;
+    bool found = false;
+    for (u64 base = 0; base < arcs && !found; base += ARCS_AT_ONCE)
+#pragma unroll
+        for (u64 i = 0; i < ARCS_AT_ONCE; i++)
+            if (base + i < arcs) found |= leads_out(base + i);
+    return found;
+}
+
 template <u32 CLASSES, u32 KINDS>
 struct ListCounters {
     u64 long_rows[CLASSES];        // rows << 32 | chunks

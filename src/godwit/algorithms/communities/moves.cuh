@@ -643,8 +643,15 @@ struct Moves : Level {
 
     __device__ __forceinline__ void team_begin() const {
         team_each(arguments.count, [&](u32 v) {
-            arguments.active[v] = Level::row_of(v).arcs > 0;
-            if constexpr (REFINES) {
+            const RowArcs row = Level::row_of(v);
+            if constexpr (!REFINES) {
+                const u32 own = arguments.label[v];
+                arguments.active[v] = thread_is_outer(row.arcs, [&](u64 number) {
+                    Sum ignored;
+                    return arguments.label[thread_arc(row, number, ignored)] != own;
+                });
+            } else {
+                arguments.active[v] = row.arcs > 0;
                 const u32 id = id_of(v);
                 arguments.part[v] = id;
                 arguments.grown[v] = 0;

@@ -118,14 +118,12 @@ def _list_by_class(
     counts: Any,
     start: Any,
     classes: int,
-    joins: bool,
 ) -> Any:
     """List the active vertices by class.
 
     :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class, the last
         of those returned at ``classes - 1``
-    :param classes: of all vertices; those that are equal modulo the number returned become one
-    :param joins: where few vertices are active there are fewer classes
+    :param classes: if all vertices were active; those that are equal modulo the number returned are one
     :returns: the number of classes, or 0 if all threads must leave
     """
     begin, end = block_range(rank, size, order.size)
@@ -137,9 +135,7 @@ def _list_by_class(
     if not barrier(control, size):
         return False
     if rank == 0:
-        fewer = classes
-        if joins:
-            fewer = _classes_of_round(classes, counts[:, :classes].sum(), order.size)
+        fewer = _classes_of_round(classes, counts[:, :classes].sum(), order.size)
         counts[0, MOST_CLASSES] = fewer
         position = 0
         for joined in range(fewer):
@@ -342,7 +338,7 @@ def move_vertices(
     _activate_outer(first, last, begins, ends, targets, label, active)
     for turn in range(most_rounds):
         start = mix(seed + np.uint64(turn))
-        fewer = _list_by_class(rank, size, control, active, order, counts, start, classes, True)
+        fewer = _list_by_class(rank, size, control, active, order, counts, start, classes)
         if fewer == 0:
             return
         if rank == 0:
@@ -442,7 +438,7 @@ def refine_communities(
     alone. Only vertices that are alone move, and never into the part of one that may move in the same
     sub-round, so a part never loses a vertex that others have joined, and is connected.
 
-    :param active: uint8 (n), all 1
+    :param active: uint8 (n): those that have arcs
     :param part: (n) part of each vertex: at first itself
     :param part_total: masses of each part: at first those of the vertex
     :param grown: uint8 (n) parts that others have joined: at first 0
@@ -450,11 +446,10 @@ def refine_communities(
     my_sums = sums[rank]
     my_touched = touched[rank]
     start = mix(seed)
-    if _list_by_class(rank, size, control, active, order, counts, start, classes, False) == 0:
-        return
+    fewer = _list_by_class(rank, size, control, active, order, counts, start, classes)
     begin = 0
-    for c in range(classes):
-        end = counts[size - 1, c]
+    for c in range(fewer):
+        end = counts[size - 1, classes - fewer + c]
         cursor = c * WORDS_PER_LINE
         while True:
             first = begin + fetch_add(cursors, cursor, CHUNK)
@@ -467,7 +462,7 @@ def refine_communities(
                 if grown[_at(v)] == 0:
                     chosen[_at(i)] = best_part(
                         v, begins, ends, targets, weights, mass, label, total, factor, my_sums,
-                        my_touched, start, classes, c, part, part_total, grown,
+                        my_touched, start, fewer, c, part, part_total, grown,
                     )  # fmt: skip
         if not barrier(control, size):
             return

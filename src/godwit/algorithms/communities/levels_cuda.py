@@ -17,11 +17,11 @@ import numpy as np
 from godwit.algorithms.communities.cpu import MOST_CLASSES, Rows
 from godwit.algorithms.communities.cuda_summary import require_short_labels
 from godwit.algorithms.communities.levels import (
-    LAST_MOVES,
     MOST_ROUNDS,
     Cores,
     Level,
     class_count,
+    enough_moves,
     first_word,
     is_serial,
 )
@@ -336,10 +336,11 @@ class GpuSteps:
         level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
         self._entered = None  # tables depend on it
 
-    def _moves(self, level: GpuLevel, rounds: int, *, refines: bool, scale: float = 1.0) -> None:
+    def _moves(
+        self, level: GpuLevel, rounds: int, enough: int, *, refines: bool, scale: float = 1.0
+    ) -> None:
         self._word = first_word(self._word)
         self._arguments["factor"] = self._factor * scale
-        enough = level.vertex_count // LAST_MOVES
         state = self._run(Phase.MOVE_BEGIN, [self._word, rounds, enough, refines])
         if not refines:
             self.rounds += int(state[Word.ROUND])
@@ -364,14 +365,18 @@ class GpuSteps:
         self._enter(level)
         self._run(Phase.BEGIN_ALONE)
 
-    def move(self, level: GpuLevel | Level, *, scale: float = 1.0) -> None:
-        """Move the vertices of a level to better communities; resolution counts ``scale`` times."""
+    def move(self, level: GpuLevel | Level, *, scale: float = 1.0, upward: bool = False) -> None:
+        """Move the vertices of a level to better communities; resolution counts ``scale`` times.
+
+        :param upward: as for :func:`godwit.algorithms.communities.levels.enough_moves`
+        """
         if isinstance(level, Level):
             with self._on_cores() as cores:
-                cores.move(level, scale=scale)
+                cores.move(level, scale=scale, upward=upward)
             return
         self._enter(level)
-        self._moves(level, MOST_ROUNDS, refines=False, scale=scale)
+        enough = enough_moves(level.vertex_count, upward=upward)
+        self._moves(level, MOST_ROUNDS, enough, refines=False, scale=scale)
 
     def refine(self, level: GpuLevel | Level) -> None:
         """Divide the communities of a level into connected parts."""
@@ -380,7 +385,7 @@ class GpuSteps:
                 cores.refine(level)
             return
         self._enter(level)
-        self._moves(level, 1, refines=True)
+        self._moves(level, 1, 0, refines=True)
 
     def count_communities(self, level: GpuLevel | Level) -> int:
         """Return the number of communities of a level."""

@@ -137,6 +137,10 @@ struct Moves : Level {
         return penalty(at, there, entering);
     }
 
+    // Whether the vertex that a part has its name from is of the class that chooses now.
+    __device__ __forceinline__ bool is_in_class(u32 name) const {
+        return (class_of(name, start) & (lists().joined - 1)) == which;
+    }
     // Parts that others have joined stay.
     __device__ __forceinline__ bool stays(const Listed &listed) const {
         return REFINES && arguments.grown[listed.id];
@@ -195,7 +199,7 @@ struct Moves : Level {
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            if (!weight[i] || (moves[i] && class_of(name[i], start) == which)) continue;
+            if (!weight[i] || (moves[i] && is_in_class(name[i]))) continue;
             best.take(__dsub_rn(number_of(weight[i]), penalty(at, there[i], entering[i])), name[i]);
         }
     }
@@ -293,12 +297,11 @@ struct Moves : Level {
             for (u32 i = 0; i < BATCH; i++) {
                 const bool is_own = name[i] == listed.own;
                 if (REFINES || is_own) extra += weight[i];
-                if (!weight[i] || (!REFINES && is_own)) continue;
-                if (name[i] == guess)
-                    of_guess += weight[i];
-                else
-                    table.add(name[i], weight[i]);
+                const bool is_guess = name[i] == guess && (REFINES || !is_own);
+                if (is_guess) of_guess += weight[i];
+                if (!weight[i] || (!REFINES && is_own) || is_guess) name[i] = NO_LABEL;
             }
+            table.add_all(name, weight);
         }
         __syncwarp();
         guess = __shfl_sync(FULL_WARP, guess, 0);  // the first lane has arcs if any has
@@ -391,7 +394,7 @@ struct Moves : Level {
                 weight[i] = load_system(part.sums + slot);
                 part.clear(slot);
             }
-            all.add(name, weight, where, is_first);
+            thread_add_each([&](u32) { return all; }, name, weight, where, is_first);
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++)
                 if (is_first[i]) store_system(list + atomicAdd(&shared.written, 1u), where[i]);
@@ -768,10 +771,8 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             state[START] = thread_mix(state[SEED]);
             return MOVE_COUNT;
         case MOVE_COUNT:
-            state[CLASSES] = arguments.classes;
-            if (!state[REFINES])  // in which a vertex tells by a name what class it has
-                state[CLASSES] =
-                    classes_of_round(arguments.classes, sums.counts[MOVES], arguments.count);
+            state[CLASSES] =
+                classes_of_round(arguments.classes, sums.counts[MOVES], arguments.count);
             if (sums.counts[MOVES] > 0) return MOVE_LIST;
             state[ROUND] += 1;
             return STOP;

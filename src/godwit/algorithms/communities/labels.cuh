@@ -146,21 +146,41 @@ struct LabelTable {
         if constexpr (WEIGHTED) return load_system(sums + slot);
         return static_cast<Sum>(key);
     }
-    __device__ __forceinline__ void add(u32 label, Sum weight) const {
-        const u64 hash = label * 0x9e3779b1u;
+    __device__ __forceinline__ u32 slot_of(u32 label) const {
+        return static_cast<u32>(u64{label * 0x9e3779b1u} * slots >> 32);
+    }
+    // Put a label that is alone into a slot, if that is empty; return what was there.
+    __device__ __forceinline__ Slot put(u32 slot, u32 label, Sum weight) const {
         Slot wanted = static_cast<Slot>(label);
         if constexpr (!WEIGHTED)
             wanted = static_cast<Slot>(static_cast<u64>(label) << 32 | static_cast<u64>(weight));
-        for (u32 slot = static_cast<u32>(hash * slots >> 32);;
-             slot = slot + 1 == slots ? 0 : slot + 1) {
-            const Slot there = atomicCAS(keys + slot, NO_SLOT, wanted);
-            if (there != NO_SLOT && label_of(there) != label) continue;
-            if constexpr (WEIGHTED)
-                atomicAdd(sums + slot, weight);
-            else if (there != NO_SLOT)
-                atomicAdd(keys + slot, static_cast<Slot>(weight));
-            return;
-        }
+        return atomicCAS(keys + slot, NO_SLOT, wanted);
+    }
+    // Add to the sum of a slot where put() has found something, or nothing; return whether it has the label.
+    __device__ __forceinline__ bool add_at(u32 slot, Slot there, u32 label, Sum weight) const {
+        if (there != NO_SLOT && label_of(there) != label) return false;
+        if constexpr (WEIGHTED)
+            atomicAdd(sums + slot, weight);
+        else if (there != NO_SLOT)
+            atomicAdd(keys + slot, static_cast<Slot>(weight));
+        return true;
+    }
+    __device__ __forceinline__ void add(u32 label, Sum weight) const {
+        for (u32 slot = slot_of(label); !add_at(slot, put(slot, label, weight), label, weight);)
+            slot = slot + 1 == slots ? 0 : slot + 1;
+    }
+    // Add several labels, without waiting for one after the other; those of weight 0 do not count.
+    template <u32 LABELS>
+    __device__ __forceinline__ void add_all(const u32 (&label)[LABELS],
+                                            const Sum (&weight)[LABELS]) const {
+        Slot there[LABELS];
+#pragma unroll
+        for (u32 i = 0; i < LABELS; i++)
+            if (weight[i]) there[i] = put(slot_of(label[i]), label[i], weight[i]);
+#pragma unroll
+        for (u32 i = 0; i < LABELS; i++)
+            if (weight[i] && !add_at(slot_of(label[i]), there[i], label[i], weight[i]))
+                add(label[i], weight[i]);
     }
 };
 
@@ -300,14 +320,12 @@ struct Labels {
             for (u32 i = 0; i < ARCS_A_LANE; i++) label[i] = arguments.label[label[i]];
 #pragma unroll
             for (u32 i = 0; i < ARCS_A_LANE; i++) {
-                if (weight[i] == 0) continue;
-                if (label[i] == own)
-                    of_own += weight[i];
-                else if (label[i] == guess)
-                    of_guess += weight[i];
-                else
-                    table.add(label[i], weight[i]);
+                const bool is_own = label[i] == own, is_guess = !is_own && label[i] == guess;
+                if (is_own) of_own += weight[i];
+                if (is_guess) of_guess += weight[i];
+                if (is_own || is_guess) weight[i] = 0;
             }
+            table.add_all(label, weight);
         }
         __syncwarp();
         of_own = warp_total(of_own);

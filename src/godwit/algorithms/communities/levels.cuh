@@ -64,6 +64,7 @@ enum LevelState : u32 {
     ROUNDS,
     ENOUGH,
     REFINES,
+    GROUPS,  // communities are numbered when vertices have moved
     ROUND,
     START,
     MOVED,

@@ -34,8 +34,8 @@ _BRIEF_WORK = 100_000
 """Vertices and arcs of a level below which all of its rounds together take a few milliseconds."""
 MOST_ROUNDS = 32
 _LAST_MOVES, _LAST_MOVES_UPWARD = 256, 64
-"""A round in which no more than a 256th of the vertices move is the last one of a level; on the way up a 64th
-of those of a large level, which move once more on the way down."""
+"""A round in which no more than a 256th of the vertices move is the last one of a level; on the way up
+a 64th of those of a large level, which move once more on the way down."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
 _SCALES = (10.0, 3.0)

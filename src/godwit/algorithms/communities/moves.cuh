@@ -743,6 +743,10 @@ __device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u6
 }
 
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
+__device__ __forceinline__ u32 thread_end_moves(const u64 *state) {
+    return state[GROUPS] ? GROUP_CLEAR : STOP;
+}
+
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
     const VertexLists lists = lists_of(arguments, state);
@@ -756,7 +760,7 @@ __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64
     const bool is_last = state[MOVED] <= state[ENOUGH] || state[ROUND] + 1 >= state[ROUNDS];
     if (state[PREVIOUS] != NO_CLASS && !is_last) return MOVE_DECIDE;
     state[ROUND] += 1;
-    if (is_last) return STOP;
+    if (is_last) return thread_end_moves(state);
     state[START] = thread_mix(state[SEED] + state[ROUND]);
     state[MOVED] = 0;
     return MOVE_COUNT;
@@ -775,7 +779,7 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
                 classes_of_round(arguments.classes, sums.counts[MOVES], arguments.count);
             if (sums.counts[MOVES] > 0) return MOVE_LIST;
             state[ROUND] += 1;
-            return STOP;
+            return thread_end_moves(state);
         case MOVE_LIST:
             state[PREVIOUS] = NO_CLASS;
             return thread_next_class(arguments, state, 0);

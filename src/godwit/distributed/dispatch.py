@@ -42,16 +42,24 @@ def or_distributed(
             if not isinstance(graph, DistributedGraph):
                 return function(*arguments, **options)
             distributed = getattr(import_module(module), function.__name__)
-            takes = list(inspect.signature(distributed).parameters)
-            known = inspect.signature(function).parameters
-            others = [name for name in options if name in known and name not in takes]
-            if others:
-                raise InputError(
-                    f"{function.__name__} of a graph on several processes has no argument "
-                    f"{' or '.join(others)}; it takes {', '.join(takes)}"
-                )
+            if options:
+                _check_options(function, distributed, options)
             return distributed(*arguments, **options)
 
         return call
 
     return decorate
+
+
+def _check_options(
+    function: Callable[..., Any], distributed: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    """Raise InputError for options that only the function of one process has."""
+    takes = list(inspect.signature(distributed).parameters)
+    known = inspect.signature(function).parameters
+    others = [name for name in options if name in known and name not in takes]
+    if others:
+        raise InputError(
+            f"{function.__name__} of a graph on several processes has no argument "
+            f"{' or '.join(others)}; it takes {', '.join(takes)}"
+        )

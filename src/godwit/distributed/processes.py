@@ -206,6 +206,8 @@ class Processes:
 
     def share(self, value: Any) -> list[Any]:
         """Return the values that all processes give, any Python objects, in the order of the processes."""
+        if self.count == 1:
+            return [value]
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
         counts = np.full(self.count, len(packed))
         data = np.tile(packed, self.count)

@@ -101,7 +101,7 @@ def check_random(folder: Path) -> None:
     ``GODWIT_GRAPHS`` says how many: 200 take minutes.
     """
     hashes = hashlib.sha256(), hashlib.sha256()
-    differences = 0.0, 0.0
+    differences: Any = (0.0, 0.0)
     count = int(os.environ.get("GODWIT_GRAPHS", "5"))
     for number, graph in enumerate(random_graphs(count, 200)):
         with processes.place(graph) as placed:
@@ -373,6 +373,15 @@ def check_errors(folder: Path) -> None:
             processes.meet(2)
 
     expect(ZeroDivisionError, f"process {last} of {processes.count}", fail_in_last)
+
+    def lack_memory_in_last() -> None:
+        with processes.running("test"):
+            processes.meet(1)
+            if rank == last:
+                np.empty(2**60, np.uint8)
+            processes.meet(2)
+
+    expect(gw.errors.GraphTooLargeError, "use more processes", lack_memory_in_last)
 
     def interrupt_last() -> None:
         with processes.running("test"):

@@ -35,7 +35,7 @@ import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array
-from godwit.errors import DeviceError, GodwitError, ProcessError
+from godwit.errors import DeviceError, GodwitError, GraphTooLargeError, ProcessError
 from godwit.runtime.statistics import RunStatistics
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ class Processes:
         except _AgreedError as agreed:
             raise agreed.error from None
         except BaseException as error:
+            if isinstance(error, MemoryError) and not isinstance(error, GodwitError):
+                error = GraphTooLargeError(f"out of memory in {name} ({error}): use more processes")
             raise self._agree_on(error) from error.__cause__
         finally:
             self._runs = ""
@@ -233,6 +235,8 @@ class Processes:
 
     def share(self, value: Any) -> list[Any]:
         """Return the values that all processes give, any Python objects, in the order of the processes."""
+        if self.count == 1:
+            return [value]
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
         counts = np.full(self.count, len(packed))
         data = np.tile(packed, self.count)

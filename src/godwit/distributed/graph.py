@@ -25,9 +25,9 @@ from godwit.public import OnProcesses
 class DistributedGraph(OnProcesses):
     """A graph on the processes of one MPI run. Made by :meth:`Processes.place`; a context manager.
 
-    :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank` and
-    :func:`betweenness_centrality` take one in place of a graph. All processes call them alike, and each
-    gets the values of its own vertices.
+    :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank`,
+    :func:`betweenness_centrality`, :func:`run` and :func:`write` take one in place of a graph. All
+    processes call them alike, and each gets the values of its own vertices.
 
     :ivar processes: the processes
     :ivar bounds: int64 (processes + 1): process p has the vertices from ``bounds[p]`` on

@@ -36,8 +36,8 @@ from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.worker.cpu import vertex_set
-from godwit.worker.cpu.bins import NO_BUCKET
-from godwit.worker.cpu.engine import bindings_of, worklist_operators
+from godwit.worker.cpu.bins import NO_BUCKET, bucket_of
+from godwit.worker.cpu.engine import worklist_operators
 from godwit.worker.cpu.relax import ProgramState
 from godwit.worker.cpu.vertex_set import (
     COUNT_WORDS,
@@ -65,6 +65,7 @@ class DistributedSolution(DistributedResult):
     """The own vertices' part of the result of a vertex program."""
 
     value_name = "value"
+    _gathered = ("_values", "fields")
 
     def __init__(
         self,
@@ -238,11 +239,15 @@ def _kernels(program: VertexProgram, *, weighted: bool) -> _Kernels:
             operators, shared=True, weighted=weighted, item_bytes=16, has_halo=True
         )
         bindings = {
-            **bindings_of(shared),
+            **shared.bindings,
+            "in_buckets": vertex_set.in_buckets,
             "push_local": vertex_set.push_local,
             "send_halo": vertex_set.send_halo,
             "note_overflow": vertex_set.note_overflow,
         }
+        if bindings["priority"] is None:
+            del bindings["priority"]
+            bindings["in_buckets"] = vertex_set.in_one_bucket
         made = operators.compiled[key] = _Kernels(
             vertex_set.find_lowest.bind(**bindings),
             vertex_set.open_bucket.bind(**bindings),
@@ -316,6 +321,7 @@ class _Run:
         self._threads = thread_count_for(len(rows.targets))
         self._counts = np.zeros((self._threads, COUNT_WORDS), np.int64)
         self._ends = np.zeros(END_WORDS, np.int64)
+        self._due = np.zeros(1)
         self._dirty = np.zeros(outside // 64 + 1, np.int64)
         self._outbox = np.empty(outside + 1, rows.targets.dtype)
         queued = np.zeros(len(waiting), np.int64)
@@ -329,12 +335,13 @@ class _Run:
                 dirty=self._dirty,
                 frontiers=frontiers,
                 outbox=self._outbox,
+                due=self._due,
                 buckets_per_unit=1.0 / delta,
             )
             for counts in self._counts
         ]
         self._rounds = 1 if in_steps else _ANY
-        self._lowest = np.zeros(8 * self._threads, np.int64)
+        self._lowest = np.zeros((self._threads, 8))
         self._is_small = n < _ALONE_VERTICES
         self._elsewhere = 0
         self._poll: Callable[[], None] | None = (
@@ -402,12 +409,12 @@ class _Run:
     def _next_bucket(self) -> int:
         """Return the lowest bucket of a vertex that waits in any process, whose vertices are due now."""
         self._team(self._kernels.find, self._lowest, small=self._is_small)
-        threads = 1 if self._is_small else self._threads
-        lowest = int(self._lowest[: 8 * threads : 8].min())
-        given = self._meet(lowest)
-        bucket = int(given.min())
+        lowest = self._lowest[: 1 if self._is_small else self._threads]
+        own = int(bucket_of(lowest[:, 0].min(), 1.0)) if lowest[:, 1].any() else NO_BUCKET
+        bucket = int(self._meet(own).min())
         if bucket != NO_BUCKET:
-            self._team(self._kernels.open, bucket, small=self._is_small)
+            self._due[0] = vertex_set.end_of_bucket(bucket)
+            self._team(self._kernels.open, small=self._is_small)
         return bucket
 
     def _relax(self) -> None:

@@ -306,21 +306,15 @@ def _team_poll(
     return lambda: poll(sum(int(words[worker.PROCESSED]) for words in counts))
 
 
-def bindings_of(operators: WorklistOperators) -> dict[str, Any]:
-    """Return what templates are bound to, with the bucket of a value."""
-    bindings = dict(operators.bindings)
-    if bindings.get("priority") is None:
-        bindings.pop("priority", None)
-        bindings["item_bucket"] = _one_bucket
-    else:
-        bindings["item_bucket"] = _prioritized_bucket
-    return bindings
-
-
 def _instantiation(operators: WorklistOperators, template: Kernel) -> Kernel:
     instance: Kernel | None = operators.compiled.get(template.__name__)
     if instance is None:
-        bindings = bindings_of(operators)
+        bindings = dict(operators.bindings)
+        if bindings.get("priority") is None:
+            bindings.pop("priority", None)
+            bindings["item_bucket"] = _one_bucket
+        else:
+            bindings["item_bucket"] = _prioritized_bucket
         bindings["ITEM_WORDS"] = operators.item_bytes // 8
         bindings["engine_push"] = worker.push
         bindings["engine_push_local"] = worker.push_local

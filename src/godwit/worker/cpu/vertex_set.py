@@ -17,6 +17,7 @@ sent.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +31,7 @@ from godwit.runtime.cpu.atomics import (
 )
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, barrier, block_range
-from godwit.runtime.cpu.values import by_reference
-from godwit.worker.cpu.bins import NO_BUCKET
+from godwit.runtime.cpu.values import by_reference, returned
 from godwit.worker.cpu.relax import improves, prefetch_vertex, process_vertex, take_in
 from godwit.worker.cpu.worker import FAR_AHEAD, NEAR_AHEAD, PROCESSED, SENT_TO
 
@@ -42,10 +42,11 @@ FRONTIER = 0  # vertices of the frontier
 _NEXT = 8  # vertices of the one that follows
 OUTBOX = 16
 _CURSOR = 24
-_BUCKET = 32  # what is due: buckets up to it
-_FOLLOWING = 33  # where the frontier that follows begins
+_FOLLOWING = 32  # where the frontier that follows begins
 END_WORDS = 40
 
+LAST_BUCKET = 1 << 60
+"""The bucket of all priorities that are no smaller, of infinite ones and of NaN (bins.py)."""
 OVERFLOW = SENT_TO
 """Word of ``counts`` that is set if a value does not fit its dtype."""
 COUNT_WORDS = 24
@@ -63,6 +64,7 @@ class VertexSet(NamedTuple):
     :param counts: int64 (COUNT_WORDS), by the words of worker.py
     :param frontiers: (2, n + 1) the frontier and the one that follows
     :param outbox: (halo + 1)
+    :param due: float64 (1): values of lower priority than this number of buckets are due, all if it is NaN
     """
 
     counts: Any
@@ -72,12 +74,38 @@ class VertexSet(NamedTuple):
     dirty: Any
     frontiers: Any
     outbox: Any
+    due: Any
     buckets_per_unit: float
 
 
-def item_bucket(buckets_per_unit: float, value: Any) -> int:
-    """Return the bucket of a value. Bound by the instantiation."""
+def priority(value: Any) -> Any:
+    """Return the priority of a value, smaller is sooner. Bound by the instantiation."""
     raise NotImplementedError
+
+
+def in_buckets(buckets_per_unit: float, value: Any) -> Any:
+    """Return the priority of a value in widths of a bucket. Bound by the instantiation."""
+    return np.float64(returned(priority(value), "'priority'", None)) * buckets_per_unit
+
+
+def in_one_bucket(buckets_per_unit: float, value: Any) -> Any:
+    """Return 0."""
+    return 0.0
+
+
+def end_of_bucket(bucket: int) -> float:
+    """Return the bound of what is due with a bucket, for ``due``.
+
+    Numbers of buckets beyond 2^53 have no successor among floating-point numbers that differs.
+    """
+    if bucket >= LAST_BUCKET:
+        return math.nan
+    return max(float(bucket + 1), math.nextafter(float(bucket), math.inf))
+
+
+def is_due(worklist: Any, value: Any) -> bool:
+    """Return True if a value is in the buckets that are processed now."""
+    return not in_buckets(worklist.buckets_per_unit, value) >= worklist.due[0]
 
 
 # Bound to the names that relax.py calls.
@@ -93,7 +121,7 @@ def push_local(worklist: Any, key: int, value: Any) -> None:
     word = key >> 6
     bit = np.int64(1) << (key & 63)
     ends = worklist.ends
-    if item_bucket(worklist.buckets_per_unit, value) > load_relaxed(ends, _BUCKET):
+    if not is_due(worklist, value):
         if load_relaxed(worklist.waiting, word) & bit == 0:
             fetch_or(worklist.waiting, word, bit)
     elif fetch_or(worklist.queued, word, bit) & bit == 0:
@@ -123,15 +151,18 @@ def _exchange_frontiers(ends: Any) -> None:
 def find_lowest(
     rank: int, size: int, control: Any, worklist: Any, state: Any, lowest: Any
 ) -> None:  # fmt: skip
-    """Find the lowest bucket of a vertex that waits; each thread has a range of vertices.
+    """Find the lowest priority, in buckets, of a vertex that waits; each thread has a range of vertices.
 
     Vertices beyond the limit are taken out of the set.
+
+    :param lowest: float64, by cache line: gets the priority, and 1 if a vertex waits
     """
     worklist, state = by_reference(worklist), by_reference(state)
     waiting = worklist.waiting
     begin, end = block_range(rank, size, waiting.size)
     limit = load_relaxed(state.limit, 0)
-    best = NO_BUCKET
+    best = np.inf
+    found = 0.0
     for word in range(begin, end):
         bits = waiting[_at(word)]
         v: Any = word << 6
@@ -143,18 +174,21 @@ def find_lowest(
                 if not ACCUMULATES and improves(limit, value):
                     useless |= bit
                 else:
-                    best = min(best, item_bucket(worklist.buckets_per_unit, value))
+                    found = 1.0
+                    scaled = in_buckets(worklist.buckets_per_unit, value)
+                    best = min(best, scaled)
             bits = np.int64(np.uint64(bits) >> np.uint64(1))
             bit <<= 1
             v += 1
         if useless != 0:
             waiting[_at(word)] &= ~useless
-    lowest[_at(8 * rank)] = best
+    lowest[_at(rank), 0] = best
+    lowest[_at(rank), 1] = found
 
 
 @kernel
-def open_bucket(rank: int, size: int, control: Any, worklist: Any, state: Any, bucket: int) -> None:
-    """Make the vertices that wait, up to a bucket, the frontier; what was in it before is processed."""
+def open_bucket(rank: int, size: int, control: Any, worklist: Any, state: Any) -> None:
+    """Make the vertices that wait and are due the frontier; what was in it before is processed."""
     worklist, state = by_reference(worklist), by_reference(state)
     ends = worklist.ends
     begin, end = block_range(rank, size, worklist.waiting.size)
@@ -164,9 +198,7 @@ def open_bucket(rank: int, size: int, control: Any, worklist: Any, state: Any, b
         taken = np.int64(0)
         bit = np.int64(1)
         while bits != 0:
-            if bits & 1 != 0 and (
-                item_bucket(worklist.buckets_per_unit, state.values[_at(v)]) <= bucket
-            ):
+            if bits & 1 != 0 and is_due(worklist, state.values[_at(v)]):
                 taken |= bit
                 place = ends[_FOLLOWING] + fetch_add(ends, _NEXT, 1)
                 worklist.frontiers[_at(place)] = v
@@ -179,7 +211,6 @@ def open_bucket(rank: int, size: int, control: Any, worklist: Any, state: Any, b
     if not barrier(control, size):
         return
     if rank == 0:
-        ends[_BUCKET] = bucket
         _exchange_frontiers(ends)
         ends[_FOLLOWING] = worklist.frontiers.size // 2 - ends[_FOLLOWING]
 

@@ -288,6 +288,76 @@ def check_writing(folder: Path) -> None:
     assert not list(folder.glob(".godwit-*"))
 
 
+def check_checkpoints(folder: Path) -> None:
+    """A run that goes on has the bits of one that was not interrupted; print a hash of the ranks."""
+    saved = folder.parent / "checkpoint"  # of runs with other numbers of processes, too
+    errors = gw.errors
+    ranks = hashlib.sha256()
+    graphs = [
+        gw.generators.rmat(9, symmetrize=False),
+        gw.generators.rmat(9, weights=(1, 9)),
+        gw.generators.road(20, 30),
+        gw.Graph.from_edges([], [], vertex_count=70),
+    ]
+    for number, graph in enumerate(graphs):
+        options: dict[str, Any] = {"tolerance": 1e-12}
+        if number == 1:
+            options |= {
+                "personalization": {3: 1.0, 400: 2.0},
+                "dtype": "float32",
+                "tolerance": 1e-6,
+            }
+        with processes.place(graph) as placed:
+            expected = gw.pagerank(placed, **options)
+            kept = {"checkpoint": saved / str(number), "checkpoint_s": 0, **options}
+            before = (saved / str(number) / "checkpoint.json").exists()
+            processes.share(None)
+            if not before:
+                gw.pagerank(placed, max_iterations=5, **kept)
+            resumed = gw.pagerank(placed, max_iterations=9, **kept)
+            assert resumed.iterations == min(9, expected.iterations)
+            kept["checkpoint"] = folder / f"whole {number}"
+            gw.pagerank(placed, max_iterations=4, **kept)
+            resumed = gw.pagerank(placed, **kept)
+            np.testing.assert_array_equal(resumed.rank, expected.rank)
+            assert (resumed.iterations, resumed.residual) == (
+                expected.iterations, expected.residual
+            )  # fmt: skip
+            parts = list((folder / f"whole {number}").glob("*.npz"))
+            assert len(parts) in (0, processes.count)
+            kept["checkpoint"], kept["checkpoint_s"] = saved / str(number), 1e9
+            np.testing.assert_array_equal(gw.pagerank(placed, **kept).rank, expected.rank)
+            whole = resumed.gather()
+            if is_first:
+                ranks.update(whole.rank.tobytes())
+    with processes.place(graphs[0]) as placed:
+        kept = {"checkpoint": folder / "whole 0", "tolerance": 1e-12}
+        expect(errors.InputError, "damping 0.85", lambda: gw.pagerank(placed, 0.8, **kept))
+        expect(
+            errors.InputError, "checkpoint_s", lambda: gw.pagerank(placed, checkpoint_s=-1, **kept)
+        )
+        with processes.place(graphs[2]) as other:
+            expect(errors.InputError, "vertices 512", lambda: gw.pagerank(other, **kept))
+        changed = gw.Graph(graphs[0].offsets, graphs[0].targets[::-1].copy())
+        with processes.place(changed) as other:
+            expect(errors.InputError, "checksum of the arcs", lambda: gw.pagerank(other, **kept))
+        processes.share(None)
+        if is_first:
+            part = min((folder / "whole 0").glob("*.npz"))
+            content = bytearray(part.read_bytes())
+            content[len(content) // 2] ^= 1
+            part.write_bytes(content)
+        processes.share(None)
+        expect(errors.FormatError, "damaged", lambda: gw.pagerank(placed, **kept))
+        processes.share(None)
+        if is_first:
+            part.unlink()
+        processes.share(None)
+        expect(errors.FileError, "cannot read", lambda: gw.pagerank(placed, **kept))
+    if is_first:
+        print("ranks", ranks.hexdigest())
+
+
 def compare_stored(graph: gw.Graph, placed: Any) -> None:
     """Compare the rows of all processes, and their ids, with those of a graph."""
     rows = placed.rows

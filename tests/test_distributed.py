@@ -84,6 +84,16 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
 
 
 @needs_mpi
+def test_pagerank_goes_on_from_the_state_of_any_number_of_processes(tmp_path: Path) -> None:
+    ranks = set()
+    for processes in (2, 1, 3):  # each goes on from the state of the one before
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        ranks.add(re.findall("ranks (.*)", check(processes, "checkpoints", folder))[0])
+    assert len(ranks) == 1  # bit by bit
+
+
+@needs_mpi
 @pytest.mark.parametrize(("processes", "threads"), [(1, 2), (2, 2), (4, 1)])
 def test_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None:
     check(processes, "programs", tmp_path, threads)

@@ -110,7 +110,7 @@ def _write(graph: DistributedGraph, file: BinaryIO, name: str) -> None:
                 graph.arc_count,
                 base,
                 directed=graph.directed,
-            )  # fmt: skip
+            )
         )
         _store(file)
 

@@ -395,7 +395,7 @@ def check_errors(folder: Path) -> None:
     expect(gw.errors.InputError, "edges", lambda: gw.betweenness_centrality(graph, edges=True))
     expect(gw.errors.InputError, "devices", lambda: gw.bfs(graph, 0, devices="cpu"))
     expect(gw.errors.ProcessError, "different", lambda: gw.bfs(graph, 0 if is_first else 1))
-    functions = [gw.connected_components, gw.pagerank]
+    functions: list[Any] = [gw.connected_components, gw.pagerank]
     expect(gw.errors.ProcessError, "different", lambda: functions[rank == last](graph))
     file = folder / "bad.txt"
     if is_first:

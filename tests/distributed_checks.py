@@ -312,12 +312,104 @@ def check_files(folder: Path) -> None:
             "checksum",
             lambda f=file: processes.place(f.with_suffix(".damaged")),
         )
+    check_writing(folder)
     for spec in (
         "rmat:9,seed=4,weights=1..64", "rmat:8,symmetrize=false", "rmat:8,simple=false", "uniform:700",
         "watts-strogatz:900", "barabasi-albert:600,weights=0.0..1.0", "road:30x40,weights=1..9", "path:5",
         "rmat:6,copies=3", "rmat:0",
     ):  # fmt: skip
         compare_stored(gw.generate(spec), processes.place(spec))
+
+
+def check_writing(folder: Path) -> None:
+    """A file that all write is bit by bit that of one process; none is left if one fails."""
+    file, expected = folder / "written.godwit", folder / "expected.godwit"
+    for graph in (*random_graphs(), gw.Graph.from_edges([], []), gw.generators.rmat(8)):
+        placed = processes.place(graph)
+        gw.write(placed, file)
+        if is_first:
+            gw.write(graph, expected)
+            assert file.read_bytes() == expected.read_bytes()
+        compare_stored(graph, processes.place(file))
+    expect(gw.errors.InputError, "godwit convert", lambda: gw.write(placed, folder / "web.txt"))
+    nowhere = folder / "nowhere" / "a.godwit"
+    expect(gw.errors.FileError, "cannot write", lambda: gw.write(placed, nowhere))
+    objects = gw.Graph.from_edges([0, 1], [1, 2], ids=[(0, 1), (1, 2), (2, 3)])
+    several = processes.place(objects)
+    expect(gw.errors.InputError, "objects", lambda: gw.write(several, file))
+    compare_stored(graph, processes.place(file))  # what was there is unchanged
+    processes.share(None)
+    assert not list(folder.glob(".godwit-*"))
+
+
+def check_checkpoints(folder: Path) -> None:
+    """A run that goes on has the bits of one that was not interrupted; print a hash of the ranks."""
+    saved = folder.parent / "checkpoint"  # of runs with other numbers of processes, too
+    errors = gw.errors
+    ranks = hashlib.sha256()
+    graphs = [
+        gw.generators.rmat(9, symmetrize=False),
+        gw.generators.rmat(9, weights=(1, 9)),
+        gw.generators.road(20, 30),
+        gw.Graph.from_edges([], [], vertex_count=70),
+    ]
+    for number, graph in enumerate(graphs):
+        options: dict[str, Any] = {"tolerance": 1e-12}
+        if number == 1:
+            options |= {
+                "personalization": {3: 1.0, 400: 2.0},
+                "dtype": "float32",
+                "tolerance": 1e-6,
+            }
+        with processes.place(graph) as placed:
+            expected = gw.pagerank(placed, **options)
+            kept = {"checkpoint": saved / str(number), "checkpoint_s": 0, **options}
+            before = (saved / str(number) / "checkpoint.json").exists()
+            processes.share(None)
+            if not before:
+                gw.pagerank(placed, max_iterations=5, **kept)
+            resumed = gw.pagerank(placed, max_iterations=9, **kept)
+            assert resumed.iterations == min(9, expected.iterations)
+            kept["checkpoint"] = folder / f"whole {number}"
+            gw.pagerank(placed, max_iterations=4, **kept)
+            resumed = gw.pagerank(placed, **kept)
+            np.testing.assert_array_equal(resumed.rank, expected.rank)
+            assert (resumed.iterations, resumed.residual) == (
+                expected.iterations, expected.residual
+            )  # fmt: skip
+            parts = list((folder / f"whole {number}").glob("*.npz"))
+            assert len(parts) in (0, processes.count)
+            kept["checkpoint"], kept["checkpoint_s"] = saved / str(number), 1e9
+            np.testing.assert_array_equal(gw.pagerank(placed, **kept).rank, expected.rank)
+            whole = resumed.gather()
+            if is_first:
+                ranks.update(whole.rank.tobytes())
+    with processes.place(graphs[0]) as placed:
+        kept = {"checkpoint": folder / "whole 0", "tolerance": 1e-12}
+        expect(errors.InputError, "damping 0.85", lambda: gw.pagerank(placed, 0.8, **kept))
+        expect(
+            errors.InputError, "checkpoint_s", lambda: gw.pagerank(placed, checkpoint_s=-1, **kept)
+        )
+        with processes.place(graphs[2]) as other:
+            expect(errors.InputError, "vertices 512", lambda: gw.pagerank(other, **kept))
+        changed = gw.Graph(graphs[0].offsets, graphs[0].targets[::-1].copy())
+        with processes.place(changed) as other:
+            expect(errors.InputError, "checksum of the arcs", lambda: gw.pagerank(other, **kept))
+        processes.share(None)
+        if is_first:
+            part = min((folder / "whole 0").glob("*.npz"))
+            content = bytearray(part.read_bytes())
+            content[len(content) // 2] ^= 1
+            part.write_bytes(content)
+        processes.share(None)
+        expect(errors.FormatError, "damaged", lambda: gw.pagerank(placed, **kept))
+        processes.share(None)
+        if is_first:
+            part.unlink()
+        processes.share(None)
+        expect(errors.FileError, "cannot read", lambda: gw.pagerank(placed, **kept))
+    if is_first:
+        print("ranks", ranks.hexdigest())
 
 
 def compare_stored(graph: gw.Graph, placed: Any) -> None:
@@ -357,7 +449,7 @@ def check_errors(folder: Path) -> None:
     expect(gw.errors.InputError, "edges", lambda: gw.betweenness_centrality(graph, edges=True))
     expect(gw.errors.InputError, "devices", lambda: gw.bfs(graph, 0, devices="cpu"))
     expect(gw.errors.ProcessError, "different", lambda: gw.bfs(graph, 0 if is_first else 1))
-    functions = [gw.connected_components, gw.pagerank]
+    functions: list[Any] = [gw.connected_components, gw.pagerank]
     expect(gw.errors.ProcessError, "different", lambda: functions[rank == last](graph))
     file = folder / "bad.txt"
     if is_first:
@@ -395,6 +487,130 @@ def check_errors(folder: Path) -> None:
         assert gw.bfs(road, 0).gather() is not None or rank
     expect(gw.errors.ClosedContextError, "closed", lambda: gw.bfs(road, 0))
     expect(gw.errors.InputError, "graph on several processes", lambda: gw.triangles(graph))
+
+
+LABELS = gw.VertexProgram(
+    "labels", lambda value: value, "min", dtype="int32", initial=lambda vertices: 3 * vertices - 50
+)
+WIDEST = gw.VertexProgram(
+    "widest", lambda value, weight: 0 + min(value, weight), "max", priority=lambda value: -value
+)
+FEWEST_HOPS = gw.VertexProgram(
+    "fewest hops",
+    lambda value, weight, add: value + (int(weight) << 32) + int(add),
+    "min",
+    dtype="int64",
+    priority=lambda value: value >> 32,
+    parameters={"add": 1.0},
+)
+NUMBERED = gw.VertexProgram(
+    "numbered",
+    lambda value, vertex, degree: max(value, vertex + degree),
+    "max",
+    dtype="uint32",
+    activate=lambda value: value > 3,
+)
+RESIDUAL = gw.VertexProgram(
+    "residual",
+    lambda value, degree: 0.85 * value / degree,
+    "add",
+    initial=0.15,
+    activate=lambda value: value > 1e-12,
+    update=lambda field, value: field + value,
+    field_dtype="float64",
+)
+
+
+def check_programs(folder: Path) -> None:
+    """Run vertex programs of all kinds, and compare with one process."""
+    from programs import GAINED, LOST, WALKS
+
+    generator = np.random.default_rng(3)
+    graphs = [
+        *random_graphs(),
+        gw.generators.rmat(10, weights=(0, 64)),
+        gw.generators.road(20, 30, weights=(1, 64)),
+        zigzag(200),
+        gw.Graph.from_edges([], [], vertex_count=130),
+    ]
+    for number, graph in enumerate(graphs):
+        n = graph.vertex_count
+        own = {graph.ids[v]: 1 << v % 60 for v in range(0, n, max(1, n // 40))}
+        masks = generator.integers(-(2**60), 2**60, n)
+        far = {graph.ids[n // 2]: 0, graph.ids[0]: 7}
+        last = graph.ids[n - 1]
+        runs: list[tuple[gw.VertexProgram, dict[str, Any]]] = [
+            (LABELS, {}),
+            (WIDEST, {"start": {graph.ids[0]: np.inf}}),
+            (WIDEST, {"start": far, "limit": 0.25}),
+            (FEWEST_HOPS, {"start": far, "parameters": {"add": 2}}),
+            (FEWEST_HOPS, {"start": far, "target": last}),
+            (NUMBERED, {"start": {graph.ids[0]: 1}}),
+            (GAINED, {"start": own}),
+            (LOST, {"start": masks}),
+            (RESIDUAL, {}),
+        ]
+        for execution in ("auto", "bulk-synchronous")[: 1 + number % 2]:
+            with processes.place(graph) as placed:
+                for program, options in runs:
+                    compare_run(program, graph, placed, {**options, "execution": execution})
+                first = placed.vertices
+                parts = gw.run(LOST, placed, masks[first.start : first.stop])
+                np.testing.assert_array_equal(parts.values, gw.run(LOST, placed, masks).values)
+        sources, targets = np.sort(generator.integers(0, n, (2, 3 * n)), axis=0)
+        ascending = gw.Graph.from_edges(*np.compress(sources < targets, [sources, targets], axis=1),
+                                        vertex_count=n)  # fmt: skip
+        if n < 100:
+            with processes.place(ascending) as placed:
+                compare_run(WALKS, ascending, placed, {"start": {0: 1, n // 2: 2}})
+    check_program_errors()
+
+
+def compare_run(program: Any, graph: gw.Graph, placed: Any, options: dict[str, Any]) -> None:
+    """Compare the solution with that of one process: bit by bit, but for sums of floats."""
+    result = gw.run(program, placed, **options)
+    rows = [row for part in processes.share(result.to_arrow().to_pylist()) for row in part]
+    whole = result.gather()
+    if is_first:
+        expected = gw.run(program, graph, **options)
+        assert whole.values.dtype == expected.values.dtype
+        if program is RESIDUAL:
+            np.testing.assert_allclose(whole.fields, expected.fields, rtol=1e-7)
+            return
+        np.testing.assert_array_equal(whole.values, expected.values, program.name)
+        assert (whole.fields is None) == (expected.fields is None)
+        if whole.fields is not None:
+            np.testing.assert_array_equal(whole.fields, expected.fields)
+        assert rows == whole.to_arrow().to_pylist() == expected.to_arrow().to_pylist()
+        assert whole.to_dict() == expected.to_dict()
+        assert whole.highest(3) == expected.highest(3)
+
+
+def check_program_errors(folder: Path | None = None) -> None:
+    """Errors of one process' operators and values are raised by all."""
+    errors = gw.errors
+    around = np.arange(200)
+    cycle = processes.place(gw.Graph.from_edges(around, (around + 1) % 200))
+    grows = gw.VertexProgram("grows", lambda value: value + 2**29, "max", dtype="int32")
+    expect(errors.ValueOverflowError, "grows", lambda: gw.run(grows, cycle, {0: 0}))
+    falls = gw.VertexProgram("falls", lambda value: value - 1, "min", dtype="int64")
+    expect(errors.RunTimeoutError, "items", lambda: gw.run(falls, cycle, {0: 0}, max_items=9999))
+    expect(errors.RunTimeoutError, "within", lambda: gw.run(falls, cycle, {0: 0}, timeout_s=0.3))
+    table = np.arange(199)
+    outside = gw.VertexProgram("outside", lambda value, vertex: table[vertex], "max", dtype="int64")
+    expect(errors.OperatorError, "IndexError", lambda: gw.run(outside, cycle))
+    never = gw.VertexProgram("never", lambda value: [value], "min")
+    expect(errors.OperatorError, "message", lambda: gw.run(never, cycle))
+    mine = gw.VertexProgram("mine", lambda value: value + rank, "min")
+    if processes.count > 1:
+        expect(errors.ProcessError, "constants", lambda: gw.run(mine, cycle, {0: 0}))
+    expect(errors.InputError, "vertex of start 777", lambda: gw.run(LABELS, cycle, {777: 0}))
+    expect(errors.InputError, "target 777", lambda: gw.run(LABELS, cycle, target=777))
+    expect(errors.InputError, "shape", lambda: gw.run(LABELS, cycle, np.zeros(7, np.int32)))
+    expect(errors.InputError, "combine by min or max", lambda: gw.run(RESIDUAL, cycle, limit=1))
+    expect(errors.InputError, "devices", lambda: gw.run(LABELS, cycle, devices="cpu"))
+    expect(errors.InputError, "VertexProgram", lambda: gw.run("labels", cycle))
+    assert gw.run(LABELS, cycle).values.max() == -50
 
 
 def check_memory(folder: Path) -> None:

@@ -12,16 +12,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
 import godwit as gw
-from godwit.algorithms.sssp.distributed import _end_of_bucket
 from godwit.distributed.graph import balanced_bounds
 from godwit.distributed.place import bounds_of_rows
+from godwit.worker.cpu import vertex_set
+from godwit.worker.cpu.bins import bucket_of
 
 _BESIDE = str(Path(sys.executable).parent)
 MPIEXEC = shutil.which("mpiexec", path=f"{_BESIDE}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -82,6 +82,22 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
         output = check(processes, checks, folder, threads)
         ranks.add(re.findall("ranks (.*)", output)[0])
     assert len(ranks) == 1  # bit by bit
+
+
+@needs_mpi
+def test_pagerank_goes_on_from_the_state_of_any_number_of_processes(tmp_path: Path) -> None:
+    ranks = set()
+    for processes in (2, 1, 3):  # each goes on from the state of the one before
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        ranks.add(re.findall("ranks (.*)", check(processes, "checkpoints", folder))[0])
+    assert len(ranks) == 1  # bit by bit
+
+
+@needs_mpi
+@pytest.mark.parametrize(("processes", "threads"), [(1, 2), (2, 2), (4, 1)])
+def test_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None:
+    check(processes, "programs", tmp_path, threads)
 
 
 @needs_mpi
@@ -212,19 +228,10 @@ def test_without_mpi_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("distance", "delta", "end"),
-    [
-        (7, 3.0, 9),
-        (9, 3.0, 12),
-        (2**63 - 2, 5.0, 2**63 - 1),
-        (7.0, 3.0, 9.0),
-        (1.0, 1e-300, np.nextafter(1.0, 2.0)),
-        (1e200, 1e-200, np.inf),
-        (1.7e308, 1e308, np.inf),
-    ],
+    "scaled", [-1e300, -7.5, 0.0, 3.0, 1e15, 2.0**59, 1e18, 1e300, np.inf, np.nan]
 )
-def test_buckets_end_beyond_their_distances(distance: Any, delta: float, end: Any) -> None:
-    kind = np.int64 if isinstance(distance, int) else np.float64
-    found = _end_of_bucket(kind(distance), delta)
-    assert found == end > distance
-    assert found.dtype == kind
+def test_a_priority_is_due_with_its_bucket_and_not_before(scaled: float) -> None:
+    bucket = int(bucket_of(scaled, 1.0))
+    assert not scaled >= vertex_set.end_of_bucket(bucket)
+    if -1e15 < bucket < 1e15:
+        assert scaled >= vertex_set.end_of_bucket(bucket - 1)

@@ -59,14 +59,33 @@ def replacing(target: str | os.PathLike[str], *, private: bool = False) -> Itera
     :param private: only the user may read or write it, in spite of the umask and of what it replaces
     :raises FileError: it cannot be written; what was there before is there still
     """
+    with _replacing(target, private=private, named=False) as (file, _):
+        yield file
+
+
+@contextmanager
+def replacing_by_several(target: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, str]]:
+    """Provide a file as :func:`replacing` does, with a name by which other processes write to it, too.
+
+    :raises FileError: it cannot be written; what was there before is there still
+    """
+    with _replacing(target, private=False, named=True) as (file, name):
+        assert name is not None
+        yield file, name
+
+
+@contextmanager
+def _replacing(
+    target: str | os.PathLike[str], *, private: bool, named: bool
+) -> Iterator[tuple[BinaryIO, str | None]]:
     path = _real_path(target)
     with errors_named(target):
-        handle, name = _make_temporary(path)
+        handle, name = _make_temporary(path, named=named)
         # Keeps the file existing and locked, also if the block closes it.
         kept = None if fcntl is None else os.dup(handle)
         try:
             with os.fdopen(handle, "w+b") as file:
-                yield file
+                yield file, name
             if not private:  # as temporary files are
                 os.chmod(kept if name is None else name, _mode(path))  # type: ignore[arg-type]
             if name is None:
@@ -107,10 +126,10 @@ def _real_path(target: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _make_temporary(path: Path) -> tuple[int, str | None]:
+def _make_temporary(path: Path, *, named: bool = False) -> tuple[int, str | None]:
     """Return a private, locked file in the folder of another one, and its name if it has one."""
     _remove_leftovers(path.parent)
-    handle = _open_unnamed(path.parent)
+    handle = None if named else _open_unnamed(path.parent)
     if handle is not None:
         _lock(handle)
         return handle, None

@@ -1,4 +1,4 @@
-"""Decorator of public functions: hints for wrong arguments, progress bars, and Ctrl-C."""
+"""Decorators of public functions: hints for wrong arguments, progress bars, Ctrl-C; graphs on processes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from functools import lru_cache, partial, wraps
+from importlib import import_module
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from godwit.errors import GodwitError, OperatorError
+from godwit.errors import GodwitError, InputError, OperatorError
 from godwit.progress import Bar
 
 _OF_OTHER_LIBRARIES = {
@@ -67,6 +68,7 @@ _main_thread = threading.main_thread().ident or 0
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_Result_co = TypeVar("_Result_co", covariant=True)
 
 
 def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -123,6 +125,76 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             del raised
 
     return call
+
+
+class OnProcesses:
+    """Base of graphs on several processes, which layers above define.
+
+    :cvar on_gpus: whether it lies on their GPUs
+    """
+
+    on_gpus: ClassVar[bool] = False
+
+
+class _Function(Protocol, Generic[_Parameters, _Result_co]):
+    """A function of a graph; of a graph on several processes it returns this process' part."""
+
+    @overload
+    def __call__(self, graph: OnProcesses, *arguments: Any, **options: Any) -> Any: ...
+    @overload
+    def __call__(self, program: Any, graph: OnProcesses, *rest: Any, **options: Any) -> Any: ...
+    @overload
+    def __call__(
+        self, *arguments: _Parameters.args, **options: _Parameters.kwargs
+    ) -> _Result_co: ...
+
+
+@lru_cache(maxsize=64)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a function's parameters: inspecting it takes some 50 µs."""
+    return tuple(inspect.signature(function).parameters)
+
+
+def or_distributed(
+    module: str, on_gpus: str | None = None
+) -> Callable[[Callable[_Parameters, _Result]], _Function[_Parameters, _Result]]:
+    """Return a decorator, like :func:`public`; a graph on processes goes to another module's function.
+
+    :param module: has a function of the same name, whose parameters are some of the public one's. Imported
+        on first use, as it loads Numba
+    :param on_gpus: the same, for graphs on GPUs of several processes; None: there is no such function
+    """
+
+    def decorate(function: Callable[_Parameters, _Result]) -> _Function[_Parameters, _Result]:
+        known = _parameters(function)
+        place = known.index("graph")
+
+        @public
+        @wraps(function)
+        def call(*arguments: Any, **options: Any) -> Any:
+            graph = arguments[place] if len(arguments) > place else options.get("graph")
+            if not isinstance(graph, OnProcesses):
+                return function(*arguments, **options)
+            of_graph = on_gpus if graph.on_gpus else module
+            if of_graph is None:
+                raise InputError(
+                    f"{function.__name__} does not run on GPUs of several processes: place the graph "
+                    "without devices, on the cores of the processes, or use all GPUs of a machine in one "
+                    "process"
+                )
+            distributed = getattr(import_module(of_graph), function.__name__)
+            takes = _parameters(distributed)
+            others = [name for name in options if name in known and name not in takes]
+            if others:
+                raise InputError(
+                    f"{function.__name__} of a graph on several processes has no argument "
+                    f"{' or '.join(others)}; it takes {', '.join(takes)}"
+                )
+            return distributed(*arguments, **options)
+
+        return call
+
+    return decorate
 
 
 def _ignore_unless_interrupted(ignore: Callable[[Any], Any], unraisable: Any) -> None:

@@ -20,13 +20,14 @@ from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.generators.spec import generate, is_spec
+from godwit.public import OnProcesses
 from godwit.trace import seconds_since
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
 
 
-class GpuGraph:
+class GpuGraph(OnProcesses):
     """A graph on the GPUs of the processes of one MPI run. Made by :meth:`Processes.place`.
 
     :func:`bfs` and :func:`pagerank` take one in place of a graph. All processes call them alike, and each

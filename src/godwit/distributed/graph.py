@@ -6,7 +6,7 @@ begin at multiples of 64, so that no two processes write bits of one word.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,14 +19,15 @@ from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError, shown
 from godwit.graph.build import row_sources
 from godwit.graph.ids import VertexIds
+from godwit.public import OnProcesses
 
 
-class DistributedGraph:
+class DistributedGraph(OnProcesses):
     """A graph on the processes of one MPI run. Made by :meth:`Processes.place`; a context manager.
 
-    :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank` and
-    :func:`betweenness_centrality` take one in place of a graph. All processes call them alike, and each
-    gets the values of its own vertices.
+    :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank`,
+    :func:`betweenness_centrality`, :func:`run` and :func:`write` take one in place of a graph. All
+    processes call them alike, and each gets the values of its own vertices.
 
     :ivar processes: the processes
     :ivar bounds: int64 (processes + 1): process p has the vertices from ``bounds[p]`` on
@@ -181,26 +182,29 @@ class DistributedGraph:
             raise InputError(
                 f"source must be a vertex or a non-empty list of vertices, got {shown(source)}"
             )
-        own: list[int] = []
-        found: list[int] = []
-        for index, one in enumerate(several):
-            try:
-                own.append(self.ids.position(one, "source"))
-                found.append(index)
-            except InputError:
-                continue
-        owned_by_others = self.processes.share((found, [v + self.vertices.start for v in own]))
-        known = {index for indices, _ in owned_by_others for index in indices}
-        for index, one in enumerate(several):
-            if index not in known:
-                kind = (
-                    "ids of its own"
-                    if not self.is_range
-                    else f"vertices 0 to {self.vertex_count - 1}"
-                )
-                raise InputError(f"source {shown(one)} is not in the graph, which has {kind}")
-        positions = sorted({v for _, vertices in owned_by_others for v in vertices})
-        return np.unique(np.array(own, np.int64)), positions
+        positions = np.unique(self.positions(several, "source"))
+        first, end = self.vertices.start, self.vertices.stop
+        own = positions[(positions >= first) & (positions < end)] - first
+        return own, positions.tolist()
+
+    def positions(self, several: Sequence[Any], what: str) -> Array:
+        """Return the positions of vertices in the whole graph; all processes call it.
+
+        :param several: ids, the same in all processes
+        :param what: the name of the argument in messages
+        :raises InputError: no vertex has one of the ids
+        """
+        found = [index for index, one in enumerate(several) if one in self.ids]
+        own = self.ids.positions([several[index] for index in found], what) if found else found
+        positions = np.full(len(several), -1, np.int64)
+        parts = self.processes.share((found, np.array(own, np.int64) + self.vertices.start))
+        for indices, vertices in parts:
+            positions[indices] = vertices
+        if len(positions) and positions.min() < 0:
+            one = several[int(np.argmin(positions))]
+            kind = f"vertices 0 to {self.vertex_count - 1}" if self.is_range else "ids of its own"
+            raise InputError(f"{what} {shown(one)} is not in the graph, which has {kind}")
+        return positions
 
     def _reverse(self) -> HaloRows:
         """Send every arc to the owner of its target."""

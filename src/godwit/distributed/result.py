@@ -30,6 +30,8 @@ class DistributedResult(VertexResult):
 
     value_name: ClassVar[str]
     """Name of the values, also that of the attribute."""
+    _gathered: ClassVar[tuple[str, ...]] = ("_values",)
+    """Attributes that are an array with an element for each vertex, or None."""
 
     def __init__(
         self, graph: DistributedGraph | GpuGraph, values: Array, statistics: RunStatistics
@@ -66,13 +68,19 @@ class DistributedResult(VertexResult):
             return self
         with processes.running("gather", root):
             root = as_count(root, "root", 0, processes.count - 1)
-            values = processes.gather(self._values, root)
+            arrays = {
+                name: processes.gather(getattr(self, name), root)
+                for name in self._gathered
+                if getattr(self, name) is not None
+            }
             ids = processes.share(self._ids)
-        if values is None:
+        if processes.rank != root:
             return None
         whole = copy(self)
         whole._processes = None
-        whole._values = np.concatenate(values)
+        for name, parts in arrays.items():
+            assert parts is not None
+            setattr(whole, name, np.concatenate(parts))
         whole.vertices = range(len(whole._values))
         whole._ids = _joined(ids)
         return whole

@@ -28,7 +28,7 @@ from godwit.io.compression import compressed
 from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
 from godwit.io.format_names import FORMATS
 from godwit.io.source import open_source
-from godwit.public import public
+from godwit.public import or_distributed, public
 
 if TYPE_CHECKING:
     from godwit.graph.arcs import ArcList
@@ -158,7 +158,7 @@ def list_arcs(
         yield listed
 
 
-@public
+@or_distributed("godwit.distributed.writing")
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
     """Write a graph to a file, compressed according to its ending (.gz, .bz2, .xz, .zst).
 

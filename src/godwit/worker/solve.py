@@ -21,7 +21,7 @@ from godwit.graph.result import VertexResult, highest_values
 from godwit.graph.rows import require_memory
 from godwit.placement import PartitionArgument, PlacedGraph
 from godwit.progress import ProgressArgument
-from godwit.public import public
+from godwit.public import or_distributed
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.gpu_options import GpuOptions, check_asynchronous
@@ -146,7 +146,7 @@ class Solution(VertexResult):
         return f"Solution({len(self.values)} vertices, {self.values.dtype}{fields})"
 
 
-@public
+@or_distributed("godwit.distributed.vertex_programs")
 def run(
     program: VertexProgram,
     graph: GraphArgument,
@@ -205,15 +205,12 @@ def run(
         ids = placed.graph.ids
         start = ids.by_position(start, "start", complete_is_array=False)
         if not isinstance(start, Mapping) and not (isinstance(start, str) and start == "all"):
-            start = _start_values(start, placed.graph.vertex_count)
+            start = start_array(start, placed.graph.vertex_count)
         if program.combine not in ("min", "max") and (limit is not None or target is not None):
             raise InputError("limit and target are for programs that combine by min or max")
         if target is not None:
             target = ids.position(target, "target")
-        if max_items is None:
-            max_items = max(_MAX_ITEMS, placed.graph.vertex_count**2)
-        else:
-            max_items = as_count(max_items, "max_items", 1)
+        max_items = most_items(max_items, placed.graph.vertex_count)
         poll = RunPoll(options.timeout_s, options.progress, active(), max_items=max_items)
         with poll.noting_interruptions():
             solution = solve(
@@ -234,7 +231,12 @@ def run(
         return solution
 
 
-def _start_values(start: Any, count: int) -> Array:
+def most_items(given: int | None, vertices: int) -> int:
+    """Return after how many processed items a run ends with an error; None: the default."""
+    return max(_MAX_ITEMS, vertices**2) if given is None else as_count(given, "max_items", 1)
+
+
+def start_array(start: Any, count: int) -> Array:
     """Return an array of initial values; raise InputError if it is none of shape (n)."""
     try:
         values = host_array(start)
@@ -325,7 +327,7 @@ def _solve_on_cores(
     with statistics.phase("gather"):
         values = layout.gather([part.values for part in parts])
         if program.combine != "add" and not (asked["limit"] is None and asked["target"] is None):
-            _reset_beyond(program, values, parts[0].limit[0])
+            reset_beyond(program, values, parts[0].limit[0])
         values = converted(program, values, result_dtype)
         fields = None
         if program.field_dtype is not None:
@@ -409,7 +411,7 @@ def make_poll(options: SolverOptions, total: int | None = None) -> RunPoll | Non
     return RunPoll(options.timeout_s, options.progress, trace, total, hand_over=options.hand_over)
 
 
-def _reset_beyond(program: VertexProgram, values: Array, limit: Any) -> None:
+def reset_beyond(program: VertexProgram, values: Array, limit: Any) -> None:
     """Reset values beyond the limit, which are not final: they depend on the schedule."""
     beyond = values > limit if program.combine == "min" else values < limit
     values[beyond] = program.identity

@@ -198,7 +198,7 @@ class _PartBuilder:
         # Where values accumulate, initial values may be active themselves: all vertices are examined.
         some_are_active = program.combine == "add" and program.initial is not None
         vertices = np.fromiter(start, np.int64, len(start))
-        given = _start_values(program, start)
+        given = start_values(program, start)
         for device, part in enumerate(parts):
             keys, values = vertices, given
             if len(parts) > 1:
@@ -206,7 +206,7 @@ class _PartBuilder:
                 keys, values = layout.local_index[vertices[here]].astype(np.int64), given[here]
             is_number = not isinstance(part.values, np.ndarray)
             before = part.values if is_number else part.values[keys]
-            values = _combined(program, before, values)
+            values = combined(program, before, values)
             part.seeds = Seeds(keys, values, part.graph.vertex_count if some_are_active else 0)
             if not self._fills:
                 part.values[keys] = values
@@ -224,14 +224,14 @@ class _PartBuilder:
         else:
             is_number = not isinstance(part.values, np.ndarray)
             value = part.values if is_number else part.values[part.target]
-        self._limits[0] = _combined(self._program, self._limits[0], value)
+        self._limits[0] = combined(self._program, self._limits[0], value)
 
     def _initial(
         self, initial: Initial, identity: Any, local: LocalGraph, dtype: np.dtype[Any]
     ) -> Any:
         """Return initial values or fields of a device's vertices: a new array, or a number for all."""
         count = self._placed.graph.vertex_count
-        made = _initial_values(initial, identity, local.vertices, count, dtype)
+        made = initial_values(initial, identity, local.vertices, count, dtype)
         return made if made.ndim else self._repeated(made, len(local.vertices), dtype)
 
     def _repeated(self, number: Any, count: int, dtype: np.dtype[Any]) -> Any:
@@ -243,18 +243,18 @@ def initial_state(program: VertexProgram, start: Start, graph: Graph) -> tuple[A
     count = graph.vertex_count
     vertices = np.arange(count, dtype=graph.id_dtype)
     initial = start if isinstance(start, np.ndarray) else program.initial
-    made = _initial_values(initial, program.identity, vertices, count, program.dtype)
+    made = initial_values(initial, program.identity, vertices, count, program.dtype)
     values = np.array(np.broadcast_to(made, (count,)), program.dtype)
     if not isinstance(start, Mapping):
         return values, np.full(count, True)
     is_start = np.full(count, False)
     given = np.fromiter(start, np.int64, len(start))
-    values[given] = _combined(program, values[given], _start_values(program, start))
+    values[given] = combined(program, values[given], start_values(program, start))
     is_start[given] = True
     return values, is_start
 
 
-def _initial_values(
+def initial_values(
     initial: Initial, identity: Any, vertices: Array, count: int, dtype: np.dtype[Any]
 ) -> Any:
     """Return initial values or fields of some of ``count`` vertices: a new array, or a number for all."""
@@ -276,7 +276,7 @@ def _initial_values(
     return _as_values(whole[vertices], dtype)
 
 
-def _combined(program: VertexProgram, before: Any, values: Any) -> Any:
+def combined(program: VertexProgram, before: Any, values: Any) -> Any:
     """Return values combined into those before."""
     if program.combine == "add":
         return (before + values).astype(program.dtype)
@@ -287,7 +287,7 @@ def _combined(program: VertexProgram, before: Any, values: Any) -> Any:
     return np.where(is_better, values, before)
 
 
-def _start_values(program: VertexProgram, start: Mapping[int, Any]) -> Array:
+def start_values(program: VertexProgram, start: Mapping[int, Any]) -> Array:
     """Return the values of a mapping in the program's dtype; raise InputError for one that does not fit."""
     numbers = list(start.values())
     if all(type(number) in _PLAIN[program.dtype.kind] for number in numbers):

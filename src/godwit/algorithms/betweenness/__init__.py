@@ -27,7 +27,6 @@ from godwit.algorithms.betweenness.cpu import DependencySums, sum_dependencies, 
 from godwit.algorithms.betweenness.path_counts import check_lengths
 from godwit.algorithms.betweenness.result import BetweennessResult
 from godwit.algorithms.paths.weights import uses_weights
-from godwit.distributed.dispatch import or_distributed
 from godwit.distributed.graph import DistributedGraph
 from godwit.dtypes import Array, as_count, as_flag
 from godwit.errors import InputError, shown
@@ -35,6 +34,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources
 from godwit.placement import PlacedGraph, default_step_devices, names_devices
 from godwit.progress import ProgressArgument
+from godwit.public import or_distributed
 from godwit.runtime.gpu_options import (
     OF_FRONTIERS,
     OF_STEPS,

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.paths.result import PathResult, check_query
-from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
@@ -25,6 +24,7 @@ from godwit.placement import (
     default_step_devices,
 )
 from godwit.progress import ProgressArgument
+from godwit.public import or_distributed
 from godwit.runtime.gpu_options import (
     OF_SEARCHES,
     GpuOptions,

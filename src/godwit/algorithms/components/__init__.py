@@ -18,7 +18,6 @@ from typing import Any, Literal
 import numpy as np
 
 from godwit.algorithms.components.result import ComponentsResult
-from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import as_count
 from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
 from godwit.graph.csr import Graph
@@ -28,7 +27,7 @@ from godwit.graph.rows import require_memory
 from godwit.graph.union_find import weak_components
 from godwit.placement import PlacedGraph, default_step_devices
 from godwit.progress import ProgressArgument
-from godwit.public import public
+from godwit.public import or_distributed, public
 from godwit.runtime.gpu_options import GpuOptions, check_components
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices

@@ -18,7 +18,6 @@ from godwit.algorithms.pagerank.settings import (
     distribution,
     is_accelerated,
 )
-from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array, as_count
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
@@ -26,6 +25,7 @@ from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import require_memory
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
+from godwit.public import or_distributed
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options, check_ranks
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument

@@ -14,7 +14,9 @@ near 2**9. One process without MPI adds such sums in floating point; its ranks d
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +26,7 @@ from godwit import config
 from godwit.algorithms.pagerank.cpu import is_last, next_block, next_omega, update_block
 from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, gains_by_degree, narrowed
 from godwit.algorithms.pagerank.settings import MAX_ITERATIONS, check_damping, check_dtype
+from godwit.distributed.checkpoint import Checkpoint
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
@@ -87,15 +90,22 @@ def pagerank(
     weighted: bool | None = None,
     accelerated: bool | None = None,
     dtype: Any = "float64",
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_s: float = 600.0,
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
 ) -> DistributedPageRankResult:
     """Return the PageRank of the own vertices; see :func:`godwit.pagerank`.
 
     :param personalization: a mapping of some vertices, by id, to weights; None: uniform
+    :param checkpoint: a folder, in which the state of the run is saved again and again. If it has one, of
+        this graph and these arguments (but for ``max_iterations``), the run goes on from there, and its
+        result has the bits of a run that was not interrupted
+    :param checkpoint_s: seconds between two saved states
+    :raises InputError: the folder has the state of another graph or of other arguments
     """
     options = query_options(timeout_s=timeout_s, progress=progress)
-    same = (damping, tolerance, max_iterations, weighted, accelerated, str(dtype))
+    same = (damping, tolerance, max_iterations, weighted, accelerated, str(dtype), checkpoint_s)
     with graph.processes.running("pagerank", graph.vertex_count, *same):
         damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
         most = as_count(
@@ -117,10 +127,26 @@ def pagerank(
                 lambda: _Layout(graph, symmetric, by_weights, number),
             )
         run = _Run(graph, layout, number, teleport, damping, tolerance)
+        radius = damping if symmetric and accelerated is not False else 0.0
+        if checkpoint is not None:
+            with statistics.phase("checkpoint"):
+                arguments = {
+                    "damping": damping,
+                    "tolerance": tolerance,
+                    "accelerated": radius > 0,
+                    "weighted": by_weights,
+                    "dtype": number.name,
+                    "personalization": None
+                    if personalization is None
+                    else _digest(personalization),
+                }
+                run.checkpoint = Checkpoint(
+                    graph, checkpoint, checkpoint_s, arguments, weighted=by_weights
+                )
         report = make_poll(options)
         with statistics.phase("run"):
             poll = None if report is None else lambda: report(run.progress)
-            run.iterate(most, damping if symmetric and accelerated is not False else 0.0, poll)
+            run.iterate(most, radius, poll)
             rank = run.ranks()
         statistics.rounds = np.array([run.iterations], np.int64)
         statistics.processed_items = statistics.rounds * len(rank)
@@ -129,6 +155,12 @@ def pagerank(
         return DistributedPageRankResult(
             graph, rank, statistics, run.iterations, run.change < tolerance, run.change
         )
+
+
+def _digest(personalization: Mapping[Any, float]) -> str:
+    """Return a hash of the weights of restarts."""
+    listed = sorted((str(vertex), float(weight)) for vertex, weight in personalization.items())
+    return hashlib.blake2b(repr(listed).encode(), digest_size=8).hexdigest()
 
 
 def _uses_weights(graph: DistributedGraph, weighted: Any) -> bool:
@@ -285,6 +317,7 @@ class _Layout:
 class _Run:
     """Iterations, as this process sees them.
 
+    :ivar checkpoint: where the state is saved; None: nowhere
     :ivar iterations: number of iterations so far
     :ivar change: L1 norm of the last one's change, of all vertices
     """
@@ -308,6 +341,8 @@ class _Run:
         self._old = np.zeros(layout.halo.slots, number)
         self._new = np.zeros(layout.halo.slots, number)
         self._iterate = _ITERATE[arcs.contributions.size > 0, arcs.divisors.size > 0]
+        self.checkpoint: Checkpoint | None = None
+        self._saves = False
         self._omega = 1.0
         self._scale = 2.0**_CHANGE_BITS
         self.iterations = 0
@@ -332,6 +367,9 @@ class _Run:
         sinks = self._layout.sinks
         dangling = self._meet(self._old, 0, coarse * sinks, fine * sinks)
         before, ratio = 0.0, 0.0
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if saved is not None:
+            before, ratio, dangling = self._restore(*saved)
         given = self._damping, self._tolerance
         while not is_last(self.iterations, most, self.change, *given, self._omega):
             ratio, self._omega = _choose(
@@ -340,6 +378,40 @@ class _Run:
             before = self.change
             dangling = self._step(dangling, poll)
             self.iterations += 1
+            if self._saves:
+                self._save(before, ratio, dangling)
+
+    def _save(self, before: float, ratio: float, dangling: float) -> None:
+        """Save the state after an iteration."""
+        assert self.checkpoint is not None
+        n, order = len(self._layout.counts), self._layout.arcs.order
+        arrays = {"old": self._old[:n], "new": self._new[:n]}
+        if order.size:  # by vertex
+            for name, by_row in arrays.items():
+                arrays[name] = np.empty_like(by_row)
+                arrays[name][order] = by_row
+        numbers = {
+            "before": before,
+            "ratio": ratio,
+            "dangling": dangling,
+            "change": self.change,
+            "omega": float(self._omega),
+            "scale": self._scale,
+        }
+        self.checkpoint.save(self.iterations, numbers, arrays)
+
+    def _restore(
+        self, step: int, numbers: dict[str, float], arrays: dict[str, Array]
+    ) -> tuple[float, float, float]:
+        """Go on from a saved state."""
+        n, order = len(self._layout.counts), self._layout.arcs.order
+        for name, values in (("old", self._old), ("new", self._new)):
+            values[:n] = arrays[name][order] if order.size else arrays[name]
+        self._processes.meet()
+        self._layout.halo.refresh(self._old, self._layout.border_rows)
+        self.iterations, self.change = step, numbers["change"]
+        self._omega, self._scale = numbers["omega"], numbers["scale"]
+        return numbers["before"], numbers["ratio"], numbers["dangling"]
 
     def ranks(self) -> Array:
         """Return the ranks of the own vertices, in their order, scaled so that all sum to 1."""
@@ -373,9 +445,11 @@ class _Run:
 
     def _meet(self, values: Array, *sums: int) -> float:
         """Add the sums of all processes, and get the values of the halo; return the dangling ranks."""
-        given = self._processes.meet(*sums)
+        due = self.checkpoint is not None and self.checkpoint.is_due
+        given = self._processes.meet(*sums, int(due))
+        self._saves = bool(given[0, 3])
         self.change = float(int(given[:, 0].sum())) / self._scale
-        dangling = _sum_of(given[:, 1:])
+        dangling = _sum_of(given[:, 1:3])
         if self.change:
             exponent = math.frexp(self.change)[1]
             self._scale = 2.0 ** min(_CHANGE_BITS - exponent, _LARGEST_SCALE_BITS)

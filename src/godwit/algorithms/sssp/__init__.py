@@ -18,7 +18,6 @@ import numpy as np
 from godwit.algorithms.bfs import run_bfs
 from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.algorithms.paths.weights import check_weights, uses_weights
-from godwit.distributed.dispatch import or_distributed
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.graph.csr import Graph
@@ -28,6 +27,7 @@ from godwit.placement import (
     PlacedGraph,
 )
 from godwit.progress import ProgressArgument
+from godwit.public import or_distributed
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -55,11 +55,11 @@ def _along(value: Any, weight: Any) -> Any:
     return value + weight
 
 
-_FARTHEST = 2**63 - 2
+FARTHEST = 2**63 - 2
 
 
 def _along_saturating(value: Any, weight: Any) -> Any:
-    return value + weight if weight <= _FARTHEST - value else _FARTHEST
+    return value + weight if weight <= FARTHEST - value else FARTHEST
 
 
 def _distance(value: Any) -> Any:
@@ -74,7 +74,7 @@ def _program(dtype: str, message: Any) -> VertexProgram:
 
 PROGRAMS = {name: _program(name, _along) for name in ("int32", "int64", "float64")}
 """Vertex programs by dtype of the distances."""
-_SATURATING = _program("int64", _along_saturating)
+SATURATING = _program("int64", _along_saturating)
 """Vertex program whose sums saturate at 2^63 - 2, as 2^63 - 1 means "not reached"."""
 
 
@@ -96,7 +96,7 @@ def run_sssp(
     start = dict.fromkeys(sources.tolist(), 0)
 
     def run(program: VertexProgram) -> PathResult:
-        if looks_at_few and program is not _SATURATING:
+        if looks_at_few and program is not SATURATING:
             on_cores = placed.context.devices[0].shares_memory
             search = _on_cores if on_cores else _in_supersteps
             result = search(placed, sources, program, cutoff, options)
@@ -111,7 +111,7 @@ def run_sssp(
             target=target,
             result_dtype="float64" if program.dtype.kind == "f" else "int64",
         )
-        if program is _SATURATING and bool((solution.values == _FARTHEST).any()):
+        if program is SATURATING and bool((solution.values == FARTHEST).any()):
             raise ValueOverflowError(
                 f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, beyond the range of "
                 "int64 distances; give the weights as float64, or a cutoff"
@@ -131,7 +131,7 @@ def run_sssp(
     # Upper bound of all computed sums, which include arcs that leave the farthest vertex.
     bound = largest * graph.vertex_count
     if cutoff is not None:
-        cutoff = None if cutoff >= _FARTHEST else math.floor(cutoff)
+        cutoff = None if cutoff >= FARTHEST else math.floor(cutoff)
     if cutoff is not None:
         bound = min(bound, cutoff + largest)
     # 32-bit distances need half the memory and traffic, and mostly suffice where the worst case does not
@@ -146,7 +146,7 @@ def run_sssp(
             if fits:
                 raise
             overflowed.append(True)
-    return run(PROGRAMS["int64"] if bound < 2**63 - 1 else _SATURATING)
+    return run(PROGRAMS["int64"] if bound < 2**63 - 1 else SATURATING)
 
 
 _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py

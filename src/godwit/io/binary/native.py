@@ -47,7 +47,7 @@ _PIECE_BYTES = 1 << 26
 
 # The kinds of sections, in the order of the file.
 _NAMES = ("offsets", "targets", "weights", "integer ids", "text offsets", "text")
-_OFFSETS, _TARGETS, _WEIGHTS, _INTEGER_IDS, _TEXT_OFFSETS, _TEXT = range(1, 7)
+OFFSETS, TARGETS, WEIGHTS, INTEGER_IDS, TEXT_OFFSETS, TEXT = range(1, 7)
 
 _INT64, _UINT8 = np.dtype(np.int64), np.dtype(np.uint8)
 _CODES = {np.dtype(name): code for code, name in enumerate(
@@ -57,22 +57,22 @@ _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 
 # The dtypes that the elements of a section can have.
 _ALLOWED: dict[int, tuple[np.dtype[Any], ...]] = {
-    _OFFSETS: (_INT64,),
-    _TARGETS: ID_DTYPES,
-    _WEIGHTS: WEIGHT_DTYPES,
-    _INTEGER_IDS: (_INT64,),
-    _TEXT_OFFSETS: (_INT64,),
-    _TEXT: (_UINT8,),
+    OFFSETS: (_INT64,),
+    TARGETS: ID_DTYPES,
+    WEIGHTS: WEIGHT_DTYPES,
+    INTEGER_IDS: (_INT64,),
+    TEXT_OFFSETS: (_INT64,),
+    TEXT: (_UINT8,),
 }
-_RULES: dict[int, Rule] = {_OFFSETS: "ascending", _TARGETS: "below"}
+_RULES: dict[int, Rule] = {OFFSETS: "ascending", TARGETS: "below"}
 _ALLOWED_KINDS = [
-    [_OFFSETS, _TARGETS, *weights, *ids]
-    for weights in ([], [_WEIGHTS])
-    for ids in ([], [_INTEGER_IDS], [_TEXT_OFFSETS, _TEXT])
+    [OFFSETS, TARGETS, *weights, *ids]
+    for weights in ([], [WEIGHTS])
+    for ids in ([], [INTEGER_IDS], [TEXT_OFFSETS, TEXT])
 ]
 
 
-class _Section(NamedTuple):
+class Section(NamedTuple):
     """An entry of the table."""
 
     kind: int
@@ -83,10 +83,12 @@ class _Section(NamedTuple):
 
     @property
     def name(self) -> str:
+        """What it has, for messages."""
         return _NAMES[self.kind - 1]
 
     @property
     def end(self) -> int:
+        """Where the next section begins."""
         return self.begin + _padded(self.nbytes)
 
 
@@ -96,7 +98,7 @@ class _Header:
     vertex_count: int
     arc_count: int
     id_base: int
-    sections: list[_Section]
+    sections: list[Section]
 
 
 def _padded(nbytes: int) -> int:
@@ -116,9 +118,9 @@ def read(source: Source, options: ReadOptions) -> Graph:
     """
     header, content, arrays = _map(source)
     return Graph.trusted(
-        arrays[_OFFSETS],
-        arrays[_TARGETS],
-        arrays.get(_WEIGHTS),
+        arrays[OFFSETS],
+        arrays[TARGETS],
+        arrays.get(WEIGHTS),
         directed=header.directed,
         ids=_mapped_ids(header, arrays),
         check=partial(_check, source.path, header, content, arrays),
@@ -143,7 +145,7 @@ class MappedGraph:
     def of(cls, source: Source) -> MappedGraph:
         """Map a file; :raises FormatError: the header is damaged or contradicts itself"""
         header, content, arrays = _map(source)
-        rows = Rows(arrays[_OFFSETS], arrays[_TARGETS], arrays.get(_WEIGHTS))
+        rows = Rows(arrays[OFFSETS], arrays[TARGETS], arrays.get(WEIGHTS))
         ids = VertexIds(header.vertex_count, _mapped_ids(header, arrays))
         return cls(source.path, rows, ids, header, content)
 
@@ -168,7 +170,7 @@ class MappedGraph:
                 raise FormatError(self.path, _damaged(section))
 
 
-def _damaged(section: _Section) -> str:
+def _damaged(section: Section) -> str:
     return f"the file is damaged: the checksum of its {section.name} does not match"
 
 
@@ -208,7 +210,7 @@ def _read_header(source: Source) -> _Header:
     sections = []
     for i in range(section_count):
         kind, code, begin, nbytes, value = _ENTRY.unpack_from(content, 64 + _ENTRY.size * i)
-        sections.append(_Section(kind, _DTYPES.get(code, np.dtype(object)), begin, nbytes, value))
+        sections.append(Section(kind, _DTYPES.get(code, np.dtype(object)), begin, nbytes, value))
     header = _Header(flags == _DIRECTED, vertex_count, arc_count, id_base, sections)
     if flags > _DIRECTED or zero != 0:
         raise FormatError(path, f"the header has unknown flags ({flags}, {zero})")
@@ -227,9 +229,9 @@ def _contradiction(header: _Header, begin: int, size: int) -> str | None:
     kinds = [section.kind for section in header.sections]
     if kinds not in _ALLOWED_KINDS:
         return f"sections of kinds {kinds}"
-    if header.id_base > (MAXIMAL_ID_BASE if kinds[-1] <= _WEIGHTS else 0):
+    if header.id_base > (MAXIMAL_ID_BASE if kinds[-1] <= WEIGHTS else 0):
         return f"ids from {header.id_base} on"
-    counts = {_OFFSETS: n + 1, _TARGETS: m, _WEIGHTS: m, _INTEGER_IDS: n, _TEXT_OFFSETS: n + 1}
+    counts = {OFFSETS: n + 1, TARGETS: m, WEIGHTS: m, INTEGER_IDS: n, TEXT_OFFSETS: n + 1}
     for section in header.sections:
         if section.dtype not in _ALLOWED[section.kind]:
             return f"{section.name} of an unknown dtype"
@@ -248,10 +250,10 @@ def _hash(header: bytes) -> bytes:
 
 def _mapped_ids(header: _Header, arrays: dict[int, Array]) -> Any:
     """Return the ids. Arrow, which takes long to load, is loaded when text ids are used."""
-    if _INTEGER_IDS in arrays:
-        return VertexIds.trusted("integer", arrays[_INTEGER_IDS])
-    if _TEXT in arrays:
-        make = partial(_text_array, arrays[_TEXT_OFFSETS], arrays[_TEXT])
+    if INTEGER_IDS in arrays:
+        return VertexIds.trusted("integer", arrays[INTEGER_IDS])
+    if TEXT in arrays:
+        make = partial(_text_array, arrays[TEXT_OFFSETS], arrays[TEXT])
         return VertexIds.trusted("text", make, header.vertex_count)
     return VertexIds.counted(header.vertex_count, header.id_base)
 
@@ -281,12 +283,12 @@ def _check(path: Path, header: _Header, content: Array, arrays: dict[int, Array]
             raise FormatError(path, _damaged(section))
         if not right:
             wrong.add(section.kind)
-    offsets, targets = arrays[_OFFSETS], arrays[_TARGETS]
+    offsets, targets = arrays[OFFSETS], arrays[TARGETS]
     try:
-        if wrong & {_OFFSETS, _TARGETS} or offsets[0] != 0 or offsets[-1] != header.arc_count:
+        if wrong & {OFFSETS, TARGETS} or offsets[0] != 0 or offsets[-1] != header.arc_count:
             Graph(offsets, targets)  # raises the error that names the entry
-        if _TEXT in arrays:
-            _check_text(arrays[_TEXT_OFFSETS], arrays[_TEXT])
+        if TEXT in arrays:
+            _check_text(arrays[TEXT_OFFSETS], arrays[TEXT])
     except InputError as error:
         raise FormatError(path, str(error)) from None
 
@@ -312,26 +314,18 @@ def write(graph: Graph, file: BinaryIO) -> None:
     """
     from godwit.io.binary.checksum import checksum
 
-    arrays = [(_OFFSETS, graph.offsets), (_TARGETS, graph.targets)]
+    arrays = [(OFFSETS, graph.offsets), (TARGETS, graph.targets)]
     if graph.weights is not None:
-        arrays.append((_WEIGHTS, graph.weights))
-    arrays += _stored_ids(graph.ids.in_file if graph.ids.own else graph.ids)
-    begin = _padded(_HASH_AT + 8 + _ENTRY.size * len(arrays))
-    sections = []
-    for kind, array in arrays:
-        section = _Section(kind, array.dtype, begin, array.nbytes, checksum(array))
-        sections.append(section)
-        begin = section.end
-    header = bytearray(sections[0].begin)
-    flags = _DIRECTED if graph.directed else 0
-    n, m = graph.vertex_count, graph.arc_count
+        arrays.append((WEIGHTS, graph.weights))
+    arrays += stored_ids(graph.ids.in_file if graph.ids.own else graph.ids)
+    sections = laid_out([(kind, array.dtype, array.nbytes) for kind, array in arrays])
+    sums = [checksum(array) for _, array in arrays]
     base = 0 if graph.ids.own else graph.ids.base
-    _HEADER.pack_into(header, 0, _MAGIC, _VERSION, flags, n, m, begin, base, len(sections), 0)
-    for i, section in enumerate(sections):
-        entry = (section.kind, _CODES[section.dtype], *section[2:])
-        _ENTRY.pack_into(header, 64 + _ENTRY.size * i, *entry)
-    header[_HASH_AT : _HASH_AT + 8] = _hash(bytes(header))
-    file.write(header)
+    file.write(
+        header_of(
+            sections, sums, graph.vertex_count, graph.arc_count, base, directed=graph.directed
+        )
+    )
     for _, array in arrays:
         content = array.view(np.uint8)
         for at in range(0, content.size, _PIECE_BYTES):
@@ -339,7 +333,36 @@ def write(graph: Graph, file: BinaryIO) -> None:
         file.write(bytes(_padded(content.size) - content.size))
 
 
-def _stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
+def laid_out(contents: list[tuple[int, np.dtype[Any], int]]) -> list[Section]:
+    """Return the sections of a file, of kinds, dtypes and numbers of bytes, without checksums."""
+    begin = _padded(_HASH_AT + 8 + _ENTRY.size * len(contents))
+    sections = []
+    for kind, dtype, nbytes in contents:
+        sections.append(Section(kind, dtype, begin, nbytes, 0))
+        begin = sections[-1].end
+    return sections
+
+
+def header_of(
+    sections: list[Section], sums: list[int], vertices: int, arcs: int, base: int, *, directed: bool
+) -> bytes:
+    """Return header and table of a file.
+
+    :param sums: checksums of the sections
+    :param base: the id of the first vertex, of a graph without ids of its own
+    """
+    header = bytearray(sections[0].begin)
+    flags = _DIRECTED if directed else 0
+    numbers = (vertices, arcs, sections[-1].end, base, len(sections), 0)
+    _HEADER.pack_into(header, 0, _MAGIC, _VERSION, flags, *numbers)
+    for i, (section, value) in enumerate(zip(sections, sums, strict=True)):
+        entry = (section.kind, _CODES[section.dtype], section.begin, section.nbytes, value)
+        _ENTRY.pack_into(header, 64 + _ENTRY.size * i, *entry)
+    header[_HASH_AT : _HASH_AT + 8] = _hash(bytes(header))
+    return bytes(header)
+
+
+def stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
     """Return the sections that hold the ids."""
     if ids.kind == "object":
         raise InputError(
@@ -347,19 +370,19 @@ def _stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
             "(command line: --drop ids)"
         )
     if ids.kind == "integer":
-        return [(_INTEGER_IDS, frozen(ids.stored, np.int64))]
+        return [(INTEGER_IDS, frozen(ids.stored, np.int64))]
     if not ids.own:
         return []
     texts = ids.to_arrow()
     _, offset_buffer, text_buffer = texts.buffers()
     if len(texts) == 0:
-        return [(_TEXT_OFFSETS, np.zeros(1, np.int64)), (_TEXT, np.empty(0, np.uint8))]
+        return [(TEXT_OFFSETS, np.zeros(1, np.int64)), (TEXT, np.empty(0, np.uint8))]
     offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     text = np.empty(0, np.uint8)
     if last > first:
         text = np.frombuffer(text_buffer, np.uint8)[first:last]
-    return [(_TEXT_OFFSETS, offsets - first if first else offsets), (_TEXT, text)]
+    return [(TEXT_OFFSETS, offsets - first if first else offsets), (TEXT, text)]
 
 
 FORMAT = Format("godwit", recognize, read, write)

@@ -25,6 +25,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache as once
+from functools import cached_property
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -261,9 +262,14 @@ class Kernel:
         dispatcher: Callable[..., Any] = self._instantiated().dispatcher
         return dispatcher
 
+    @cached_property
+    def key(self) -> str:
+        """A name of its content, equal in every process."""
+        return f"{self.__name__}_{content_key(self.function, self._bindings)}"
+
     def _instantiated(self) -> _Instance:
         if self._instance is None:
-            key = f"{self.__name__}_{content_key(self.function, self._bindings)}"
+            key = self.key
             with _INSTANCES_LOCK:
                 if key not in _INSTANCES:
                     kept = cache.usable_folder() is not None

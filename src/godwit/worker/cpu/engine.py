@@ -81,10 +81,14 @@ def _one_bucket(buckets_per_unit: float, value: Any) -> int:
 
 
 def worklist_operators(
-    program: ProgramOperators, *, shared: bool, weighted: bool, item_bytes: int
+    program: ProgramOperators, *, shared: bool, weighted: bool, item_bytes: int, has_halo: bool
 ) -> WorklistOperators:
-    """Return the operators by which a worklist runs a program, made once for the same arguments."""
-    key = ("cpu", shared, weighted, item_bytes)
+    """Return the operators by which a worklist runs a program, made once for the same arguments.
+
+    :param shared: several threads relax into the same values
+    :param has_halo: some targets are vertices of other owners
+    """
+    key = ("cpu", shared, weighted, item_bytes, has_halo)
     operators: WorklistOperators | None = program.compiled.get(key)
     if operators is not None:
         return operators
@@ -112,6 +116,7 @@ def worklist_operators(
         "HAS_FIELD": program.field_dtype is not None,
         "WEIGHTED": weighted,
         "SHARED": shared,
+        "HAS_HALO": has_halo,
         "VALUE": dtype.type,
         "FIELD": field_dtype.type,
         "CHECKS_RANGE": integer,
@@ -140,7 +145,9 @@ def run_program(
     states = [_program_state(part, weighted=weighted) for part in parts]
     threads = devices[0].threads
     shared = devices[0].shares_memory
-    operators = worklist_operators(program, shared=shared, weighted=weighted, item_bytes=item_bytes)
+    operators = worklist_operators(
+        program, shared=shared, weighted=weighted, item_bytes=item_bytes, has_halo=not shared
+    )
     if not shared:
         seeds = [part.seeds for part in parts]
         names = [device.name for device in devices]

@@ -35,8 +35,14 @@ from godwit.runtime.cpu.atomics import (
 )
 from godwit.runtime.cpu.values import returned
 from godwit.runtime.protocol import DROP, KEEP
-from godwit.worker.cpu.bins import NO_VALUE, OVERFLOWED
-from godwit.worker.cpu.worker import ARCS, FILTERED, USELESS, push_local, push_to
+from godwit.worker.cpu.worker import (
+    ARCS,
+    FILTERED,
+    USELESS,
+    note_overflow,
+    push_local,
+    push_to,
+)
 
 # Bound by the instantiation.
 ACCUMULATES = False
@@ -44,6 +50,7 @@ BITWISE = False  # combine or, and
 HAS_FIELD = False
 WEIGHTED = False
 SHARED = False  # several threads relax into the same values
+HAS_HALO = True  # targets from `owned` on are halo vertices
 VALUE = np.int64
 FIELD = np.int64
 IDENTITY: Any = 0  # improving programs: what every message improves on
@@ -109,7 +116,7 @@ def to_value(worklist: Any, wide: Any) -> Any:
     number that does not fit is never stored, and no cycle of arcs keeps improving by it.
     """
     if CHECKS_RANGE and not (LOWEST_VALUE <= wide <= HIGHEST_VALUE):
-        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        note_overflow(worklist)
         return VALUE(IDENTITY)
     return VALUE(wide)
 
@@ -119,7 +126,7 @@ def to_sum(worklist: Any, old: Any, amount: Any) -> Any:
     wide = old + amount
     if CHECKS_RANGE and ((old < 0) == (amount < 0)) and ((wide < 0) != (old < 0)):
         # A sum of 64-bit integers wrapped around; sums of 32-bit ones are computed in 64.
-        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        note_overflow(worklist)
         return VALUE(IDENTITY)
     return to_value(worklist, wide)
 
@@ -131,7 +138,7 @@ def to_message(worklist: Any, wide: Any, value: Any) -> Any:
     "not reached". (A vertex whose own value is the identity may send it.)
     """
     if CHECKS_RANGE and not ACCUMULATES and not BITWISE and wide == IDENTITY and value != IDENTITY:
-        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        note_overflow(worklist)
     return to_value(worklist, wide)
 
 
@@ -153,14 +160,20 @@ def improve(values: Any, index: int, candidate: Any) -> tuple[bool, Any]:
     return False, current
 
 
+def add_to(worklist: Any, values: Any, index: int, candidate: Any) -> tuple[Any, Any]:
+    """Add the candidate to an element; return the old element and the new one."""
+    if SHARED:
+        old = fetch_add(values, index, candidate)
+        return old, to_sum(worklist, old, candidate)
+    old = load(values, index)
+    new = to_sum(worklist, old, candidate)
+    store(values, index, new)
+    return old, new
+
+
 def accumulate(worklist: Any, state: Any, index: int, candidate: Any) -> tuple[bool, Any]:
     """Add to an owned vertex's value; return (True if that made it active, new value)."""
-    if SHARED:
-        old = fetch_add(state.values, index, candidate)
-    else:
-        old = load(state.values, index)
-        store(state.values, index, VALUE(old + candidate))
-    new = to_sum(worklist, old, candidate)
+    old, new = add_to(worklist, state.values, index, candidate)
     became_active = is_active(state, new) and not is_active(state, old)
     return became_active, new
 
@@ -232,35 +245,43 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
             ),
             value,
         )
-        if ACCUMULATES:
-            if SHARED or target < state.owned:
-                active, new = accumulate(worklist, state, target, candidate)
-                if active:
-                    push_local(worklist, target, new)
+        if ACCUMULATES or not improves(limit, candidate):
+            if not HAS_HALO or target < state.owned:
+                take_in(worklist, state, target, candidate)
             else:
-                halo = target - state.owned
-                gathered = to_sum(worklist, load(state.halo_values, halo), candidate)
-                store(state.halo_values, halo, gathered)
-                send_halo(worklist, state, halo, candidate)
-        elif not improves(limit, candidate):
-            if SHARED or target < state.owned:
-                improved, new = improve(state.values, target, candidate)
-                if improved:
-                    note_target(state, target, new)
-                    push_local(worklist, target, new)
-            elif improves(candidate, load(state.halo_values, target - state.owned)):
-                halo = target - state.owned
-                new = VALUE(combined(candidate, load(state.halo_values, halo)))
-                store(state.halo_values, halo, new)
-                send_halo(worklist, state, halo, new)
-            else:
-                worklist.counts[FILTERED] += 1
+                take_to_halo(worklist, state, target - state.owned, candidate)
+
+
+def take_in(worklist: Any, state: Any, key: int, candidate: Any) -> None:
+    """Combine a message with an owned vertex's value; queue the vertex if it needs processing then."""
+    if ACCUMULATES:
+        active, new = accumulate(worklist, state, key, candidate)
+        if active:
+            push_local(worklist, key, new)
+    else:
+        improved, new = improve(state.values, key, candidate)
+        if improved:
+            note_target(state, key, new)
+            push_local(worklist, key, new)
+
+
+def take_to_halo(worklist: Any, state: Any, halo: int, candidate: Any) -> None:
+    """Combine a message with a halo vertex's value; send the vertex if that changed it."""
+    if ACCUMULATES:
+        add_to(worklist, state.halo_values, halo, candidate)
+        send_halo(worklist, state, halo, candidate)
+    else:
+        improved, new = improve(state.halo_values, halo, candidate)
+        if improved:
+            send_halo(worklist, state, halo, new)
+        else:
+            worklist.counts[FILTERED] += 1
 
 
 def to_field(worklist: Any, wide: Any, old: Any) -> Any:
     """Return a new field; a number that does not fit ends the run with an error."""
     if CHECKS_FIELDS and not (LOWEST_FIELD <= wide <= HIGHEST_FIELD):
-        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        note_overflow(worklist)
         return old
     return FIELD(wide)
 

@@ -170,10 +170,15 @@ def on_receive(worklist: Any, state: Any, key: int, value: Any) -> int:
 # Called by operators.
 
 
+def note_overflow(worklist: Any) -> None:
+    """End the run with an error: a value or a key does not fit, and is not stored."""
+    worklist.bins.header[OVERFLOWED] = NO_VALUE
+
+
 def fits_item(worklist: Any, key: int) -> bool:
     """Return True if an item can hold the key; otherwise end the run with an error."""
     if ITEM_WORDS == 1 and (key >> 32) != 0:
-        worklist.bins.header[OVERFLOWED] = NO_VALUE
+        note_overflow(worklist)
         return False
     return True
 

@@ -394,7 +394,7 @@ struct Moves : Level {
                 weight[i] = load_system(part.sums + slot);
                 part.clear(slot);
             }
-            thread_add_each([&](u32) { return all; }, name, weight, where, is_first);
+            all.add_new(name, weight, where, is_first);
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++)
                 if (is_first[i]) store_system(list + atomicAdd(&shared.written, 1u), where[i]);

@@ -98,7 +98,7 @@ struct LevelCounters {
     u32 blocks;
     u32 huge;
     u32 big_members;
-    u32 padding;
+    u32 groups;
     ListCounters<MOST_CLASSES, KINDS> lists;
 };
 constexpr u32 BIG_SLOT_BITS = 40;
@@ -202,7 +202,7 @@ struct Arguments {
     u64 *room;         // arcs of members
     u32 *dense;        // by vertex of the next level: a number among those with arcs
     u32 *sparse;       // the inverse
-    u32 *block_list;
+    u32 *block_list;  // communities that blocks join; from the end, those of groups of warps
     Big *bigs;
     u32 *big_keys;
     Sum *big_sums;
@@ -348,6 +348,9 @@ struct Level {
     }
     __device__ __forceinline__ u32 class_of(u32 id, u64 start) const {
         return static_cast<u32>(thread_mix(start ^ id)) & (arguments.classes - 1);
+    }
+    __device__ __forceinline__ u32 group_warps() const {
+        return min(GROUP_WARPS, blockDim.x / WARP);
     }
     __device__ __forceinline__ bool is_long(u64 arcs) const {
         return 2 * arcs > arguments.block_slots;

@@ -2,10 +2,11 @@
 //
 // Names that occur are numbered in ascending order, as on the CPU; the order of arcs in rows, and of rows in
 // memory, is any. Arcs of the members of a new vertex are summed up by target: with up to WARP_ARCS of them in a
-// hash table of a warp, with more in one of a group of warps, or of a block. The *big* ones have tables in global memory, with a slot for
-// each vertex that has arcs where that takes less than a hash table. Their members are visited one vertex after the
-// other, so the tables that are in use at a time are near. Arcs between the MOST_HUGE first of the largest, of which
-// there are most, are added up in shared memory first.
+// hash table of a warp, with more in one of a group of warps, or of a block. The *big* ones have tables in global
+// memory, with a slot for each vertex that has arcs where that takes less than a hash table. Their members are visited
+// one vertex after the other, so the tables that are in use at a time are near. Arcs between the MOST_HUGE first of the
+// largest, of which there are most, are added up in shared memory first. (Visits of big ones that wait for several arcs
+// at once were slower: all of the kernel then spilled registers.)
 #pragma once
 
 #include "algorithms/communities/moves.cuh"

@@ -2,10 +2,11 @@
 //
 // Names that occur are numbered in ascending order, as on the CPU; the order of arcs in rows, and of rows in
 // memory, is any. Arcs of the members of a new vertex are summed up by target: with up to WARP_ARCS of them in a
-// hash table of a warp, with more in one of a block. The *big* ones have tables in global memory, with a slot for
-// each vertex that has arcs where that takes less than a hash table. Their members are visited one vertex after the
-// other, so the tables that are in use at a time are near. Arcs between the MOST_HUGE first of the largest, of which
-// there are most, are added up in shared memory first.
+// hash table of a warp, with more in one of a group of warps, or of a block. The *big* ones have tables in global
+// memory, with a slot for each vertex that has arcs where that takes less than a hash table. Their members are visited
+// one vertex after the other, so the tables that are in use at a time are near. Arcs between the MOST_HUGE first of the
+// largest, of which there are most, are added up in shared memory first. (Visits of big ones that wait for several arcs
+// at once were slower: all of the kernel then spilled registers.)
 #pragma once
 
 #include "algorithms/communities/moves.cuh"
@@ -87,7 +88,8 @@ struct Aggregation : Level {
         if (team.thread() == 0) {
             LevelCounters &counters = *arguments.counters;
             counters.bigs = counters.arcs = counters.longest = counters.chunks = 0;
-            counters.members = counters.blocks = counters.huge = counters.big_members = 0;
+            counters.members = counters.blocks = counters.groups = 0;
+            counters.huge = counters.big_members = 0;
             counters.dense = MOST_HUGE;
         }
     }
@@ -125,7 +127,12 @@ struct Aggregation : Level {
             u32 first = 0;
             if (lane_id() == WARP - 1) first = atomicAdd(&counters.members, up_to);
             first = __shfl_sync(FULL_WARP, first, WARP - 1);
-            warp_append(&counters.blocks, arguments.block_list, arcs > WARP_ARCS && !is_big, c);
+            const bool is_large = arcs > WARP_ARCS && !is_big;
+            const bool is_of_group = is_large && arcs <= group_warps() * WARP_ARCS;
+            warp_append(&counters.blocks, arguments.block_list, is_large && !is_of_group, c);
+            const u32 number =
+                warp_place(&counters.groups, __ballot_sync(FULL_WARP, is_of_group));
+            if (is_of_group) arguments.block_list[arguments.above_count - 1 - number] = c;
             if (!is_there) return;
             arguments.member_ends[c] = first + up_to - members;
             arguments.above_begins[c] = arguments.above_ends[c] = 0;
@@ -200,8 +207,7 @@ struct Aggregation : Level {
             for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++)
-                if (d[i] == c) d[i] = NO_LABEL;
-            added += table.add_all(d, weight);
+                if (d[i] != c) added += table.add(d[i], weight[i]);
         }
         return added;
     }
@@ -291,34 +297,43 @@ struct Aggregation : Level {
         for (u32 slot = first; slot < end; slot += WARP)
             write_arc(place++, table.keys[slot], table.sums[slot]);
     }
-    __device__ __forceinline__ void block_join(u32 c) const {
+    // Each group of so many warps joins a community, or none.
+    __device__ __forceinline__ void block_join(u32 c, bool is_there, u32 warps) const {
+        const u32 group = warp_id() / warps, warp = warp_id() % warps;
+        const u32 threads = warps * WARP, thread = threadIdx.x - group * threads;
         Sum *sums = reinterpret_cast<Sum *>(bytes);
-        const SumTable table{reinterpret_cast<u32 *>(sums + arguments.block_slots), sums,
-                             slots_for(arguments.room[c])};
-        for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) table.clear(slot);
+        u32 *keys = reinterpret_cast<u32 *>(sums + arguments.block_slots);
+        const u32 first = group * warps * WARP_SLOTS;
+        const SumTable table{keys + first, sums + first,
+                             is_there ? slots_for(arguments.room[c]) : 0};
+        for (u32 slot = thread; slot < table.slots; slot += threads) table.clear(slot);
+        if (thread == 0) shared.added[group] = shared.placed[group] = 0;
         __syncthreads();
-        const u32 end = arguments.member_ends[c], members = arguments.member_counts[c];
+        const u32 end = is_there ? arguments.member_ends[c] : 0;
+        const u32 members = is_there ? arguments.member_counts[c] : 0;
         // Where members are few, several warps share 32 of them.
-        const u32 warps = blockDim.x / WARP;
-        const u32 sharing = max(1u, warps / ((members + WARP - 1) / WARP));
-        const u32 groups = warps / sharing, group = warp_id() / sharing;
+        const u32 sharing = max(1u, warps / max(1u, (members + WARP - 1) / WARP));
+        const u32 parts = warps / sharing, part = warp / sharing;
         u32 added = 0;
-        for (u32 place = end - members + group * WARP; group < groups && place < end;
-             place += groups * WARP)
+        for (u32 place = end - members + part * WARP; part < parts && place < end;
+             place += parts * WARP)
             added += warp_add_members(table, c, place + lane_id(), place + lane_id() < end,
-                                      warp_id() % sharing, sharing);
+                                      warp % sharing, sharing);
         __syncwarp();
-        const u32 all = block_sum(added);
-        if (threadIdx.x == 0) {
-            shared.begin = thread_reserve_arcs(all);
-            thread_begin_row(c, shared.begin, all);
-            shared.written = 0;
+        added = lanes_sum(added);
+        if (lane_id() == 0 && added) atomicAdd(&shared.added[group], added);
+        __syncthreads();
+        if (thread == 0 && is_there) {
+            shared.begins[group] = thread_reserve_arcs(shared.added[group]);
+            thread_begin_row(c, shared.begins[group], shared.added[group]);
         }
         __syncthreads();
-        for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) {
+        for (u32 slot = thread; slot < table.slots; slot += threads) {
             const u32 d = load_system(table.keys + slot);
-            const u32 place = warp_place(&shared.written, __ballot_sync(FULL_WARP, d != NO_LABEL));
-            if (d != NO_LABEL) write_arc(shared.begin + place, d, load_system(table.sums + slot));
+            const u32 place =
+                warp_place(&shared.placed[group], __ballot_sync(FULL_WARP, d != NO_LABEL));
+            if (d != NO_LABEL)
+                write_arc(shared.begins[group] + place, d, load_system(table.sums + slot));
         }
         __syncthreads();
     }
@@ -413,8 +428,15 @@ struct AddBigs {
     u32 dense_slots;
     Sum *kept;
 
-    __device__ __forceinline__ void add_dense(const Big &big, u32 from, u32 to, Sum weight) const {
+    __device__ __forceinline__ void add(u32 from, u32 to, Sum weight) const {
         const Arguments &arguments = level.arguments;
+        const Big big = arguments.bigs[arguments.member_ends[from]];
+        if (big.slots < dense_slots) {
+            const SumTable table{arguments.big_keys + big.begin, arguments.big_sums + big.begin,
+                                 static_cast<u32>(big.slots)};
+            table.add(to, weight);
+            return;
+        }
         const u32 tail = arguments.dense[from], head = arguments.dense[to];
         if (tail < MOST_HUGE && head < MOST_HUGE)
             atomicAdd(kept + tail * MOST_HUGE + head, weight);
@@ -437,10 +459,7 @@ struct AddBigs {
         const Arguments &arguments = level.arguments;
         const Id *targets = enters ? arguments.in_targets : arguments.targets;
         const Sum *weights = enters ? arguments.in_weights : arguments.weights;
-        u32 from[ARCS], to[ARCS], number[ARCS], slot[ARCS];
-        Sum weight[ARCS];
-        Big big[ARCS];
-        bool is_first[ARCS];
+        u32 from[ARCS], to[ARCS];
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
             from[i] = to[i] = 0;
@@ -451,41 +470,33 @@ struct AddBigs {
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            weight[i] = 0;
-            number[i] = arguments.member_ends[from[i]];
-            if (from[i] != to[i]) weight[i] = weights ? weights[arcs[i]] : Sum(1);
+            Sum weight = 0;
+            if (from[i] != to[i]) weight = weights ? weights[arcs[i]] : Sum(1);
+            if (!weights) weight = warp_gather(from[i], to[i], weight);
+            if (weight) add(from[i], to[i], weight);
         }
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++) {
-            if (!weights) weight[i] = warp_gather(from[i], to[i], weight[i]);
-            if (weight[i]) big[i] = arguments.bigs[number[i]];
-        }
-#pragma unroll
-        for (u32 i = 0; i < ARCS; i++) {
-            if (weight[i] && big[i].slots >= dense_slots) {
-                add_dense(big[i], from[i], to[i], weight[i]);
-                weight[i] = 0;
-            }
-            if (!weight[i]) to[i] = NO_LABEL;
-        }
-        thread_add_each(
-            [&](u32 i) {
-                return SumTable{arguments.big_keys + big[i].begin,
-                                arguments.big_sums + big[i].begin, static_cast<u32>(big[i].slots)};
-            },
-            to, weight, slot, is_first);
     }
 };
 
 __device__ __forceinline__ void Aggregation::team_join() const {
+    const u32 groups = blockDim.x / WARP / group_warps();
+    const u32 blocks = arguments.counters->blocks, in_groups = arguments.counters->groups;
     for (;;) {  // blocks claim them one by one
         if (threadIdx.x == 0)
             shared.claimed = static_cast<u32>(atomicAdd(team.control->cursors, 1ull));
         __syncthreads();
         const u32 place = shared.claimed;
         __syncthreads();
-        if (place >= arguments.counters->blocks) break;
-        block_join(arguments.block_list[place]);
+        if (place < blocks) {
+            block_join(arguments.block_list[place], true, blockDim.x / WARP);
+        } else if (u64{place - blocks} * groups < in_groups) {
+            const u32 group = warp_id() / group_warps(), number = (place - blocks) * groups + group;
+            const bool is_there = group < groups && number < in_groups;
+            const u32 c = is_there ? arguments.block_list[arguments.above_count - 1 - number] : 0;
+            block_join(c, is_there, group_warps());
+        } else {
+            break;
+        }
     }
     Sum *sums = reinterpret_cast<Sum *>(bytes) + warp_id() * WARP_SLOTS;
     u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) + arguments.block_slots);

@@ -98,7 +98,7 @@ struct LevelCounters {
     u32 blocks;
     u32 huge;
     u32 big_members;
-    u32 padding;
+    u32 groups;
     ListCounters<MOST_CLASSES, KINDS> lists;
 };
 constexpr u32 BIG_SLOT_BITS = 40;
@@ -202,7 +202,7 @@ struct Arguments {
     u64 *room;         // arcs of members
     u32 *dense;        // by vertex of the next level: a number among those with arcs
     u32 *sparse;       // the inverse
-    u32 *block_list;
+    u32 *block_list;  // communities that blocks join; from the end, those of groups of warps
     Big *bigs;
     u32 *big_keys;
     Sum *big_sums;
@@ -253,64 +253,58 @@ struct SumTable {
             }
         }
     }
-    __device__ __forceinline__ void add(u32 key, Sum weight) const {
+    __device__ __forceinline__ bool add(u32 key, Sum weight) const {
         bool is_first;
         add(key, weight, is_first);
+        return is_first;
     }
-    // Add several keys to a table in shared memory, without waiting for one after the other; NO_LABEL stands for none.
-    // Return how many were not there.
+    // Do so for some keys, without waiting for one after the other; NO_LABEL stands for none. Most are not there yet.
     template <u32 KEYS>
-    __device__ __forceinline__ u32 add_all(const u32 (&key)[KEYS], const Sum (&weight)[KEYS]) const {
-        u32 slot[KEYS], there[KEYS], added = 0;
+    __device__ __forceinline__ void add_new(const u32 (&key)[KEYS], const Sum (&weight)[KEYS],
+                                            u32 (&slot)[KEYS], bool (&is_first)[KEYS]) const {
+        u32 there[KEYS];
+#pragma unroll
+        for (u32 i = 0; i < KEYS; i++) {
+            slot[i] = slot_of(key[i]);
+            there[i] = NO_LABEL;
+            if (key[i] != NO_LABEL) there[i] = atomicCAS(keys + slot[i], NO_LABEL, key[i]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < KEYS; i++) {
+            is_first[i] = key[i] != NO_LABEL && there[i] == NO_LABEL;
+            if (key[i] == NO_LABEL) continue;
+            if (is_first[i] || there[i] == key[i])
+                atomicAdd(sums + slot[i], weight[i]);
+            else
+                slot[i] = add(key[i], weight[i], is_first[i]);
+        }
+    }
+    // The same where most may be there already.
+    template <u32 KEYS>
+    __device__ __forceinline__ void add_all(const u32 (&key)[KEYS],
+                                            const Sum (&weight)[KEYS]) const {
+        u32 slot[KEYS], there[KEYS];
 #pragma unroll
         for (u32 i = 0; i < KEYS; i++) {
             slot[i] = slot_of(key[i]);
             there[i] = key[i] != NO_LABEL ? load_system(keys + slot[i]) : NO_LABEL;
         }
-        bool is_first[KEYS];
 #pragma unroll
         for (u32 i = 0; i < KEYS; i++) {
-            is_first[i] = false;
             if (key[i] == NO_LABEL || there[i] != NO_LABEL) continue;
-            there[i] = atomicCAS(keys + slot[i], NO_LABEL, key[i]);
-            is_first[i] = there[i] == NO_LABEL;
+            const u32 before = atomicCAS(keys + slot[i], NO_LABEL, key[i]);
+            there[i] = before == NO_LABEL ? key[i] : before;
         }
 #pragma unroll
         for (u32 i = 0; i < KEYS; i++) {
             if (key[i] == NO_LABEL) continue;
-            if (is_first[i] || there[i] == key[i])
+            if (there[i] == key[i])
                 atomicAdd(sums + slot[i], weight[i]);
             else
-                add(key[i], weight[i], is_first[i]);
-            added += is_first[i];
+                add(key[i], weight[i]);
         }
-        return added;
     }
 };
-
-// Do so in tables in global memory, by key: table_of(i). Most keys are not there yet.
-template <u32 KEYS, class TableOf>
-__device__ __forceinline__ void thread_add_each(TableOf table_of, const u32 (&key)[KEYS],
-                                                const Sum (&weight)[KEYS], u32 (&slot)[KEYS],
-                                                bool (&is_first)[KEYS]) {
-    u32 there[KEYS];
-#pragma unroll
-    for (u32 i = 0; i < KEYS; i++) {
-        const SumTable table = table_of(i);
-        slot[i] = table.slot_of(key[i]);
-        there[i] = NO_LABEL;
-        if (key[i] != NO_LABEL) there[i] = atomicCAS(table.keys + slot[i], NO_LABEL, key[i]);
-    }
-#pragma unroll
-    for (u32 i = 0; i < KEYS; i++) {
-        is_first[i] = key[i] != NO_LABEL && there[i] == NO_LABEL;
-        if (key[i] == NO_LABEL) continue;
-        if (is_first[i] || there[i] == key[i])
-            atomicAdd(table_of(i).sums + slot[i], weight[i]);
-        else
-            slot[i] = table_of(i).add(key[i], weight[i], is_first[i]);
-    }
-}
 
 __device__ __forceinline__ VertexLists lists_of(const Arguments &arguments, const u64 *state) {
     return VertexLists{&arguments.counters->lists,
@@ -354,6 +348,9 @@ struct Level {
     }
     __device__ __forceinline__ u32 class_of(u32 id, u64 start) const {
         return static_cast<u32>(thread_mix(start ^ id)) & (arguments.classes - 1);
+    }
+    __device__ __forceinline__ u32 group_warps() const {
+        return min(GROUP_WARPS, blockDim.x / WARP);
     }
     __device__ __forceinline__ bool is_long(u64 arcs) const {
         return 2 * arcs > arguments.block_slots;

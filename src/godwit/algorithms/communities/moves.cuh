@@ -85,6 +85,9 @@ struct BlockMemory {
     u32 claimed;
     u32 written;
     u64 begin;
+    u64 begins[WARP];  // the next three by group of warps
+    u32 added[WARP];
+    u32 placed[WARP];
 };
 
 template <bool REFINES>
@@ -103,9 +106,6 @@ struct Moves : Level {
           shared(shared),
           bytes(bytes) {}
 
-    __device__ __forceinline__ u32 group_warps() const {
-        return min(GROUP_WARPS, blockDim.x / WARP);
-    }
     __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
         if (arcs <= TINY_ARCS) return ROW_TINY;
         if (arcs <= WARP_ARCS) return ROW_WARP;
@@ -394,7 +394,7 @@ struct Moves : Level {
                 weight[i] = load_system(part.sums + slot);
                 part.clear(slot);
             }
-            thread_add_each([&](u32) { return all; }, name, weight, where, is_first);
+            all.add_new(name, weight, where, is_first);
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++)
                 if (is_first[i]) store_system(list + atomicAdd(&shared.written, 1u), where[i]);

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from godwit.dataflow.endpoint import Endpoint
     from godwit.dataflow.link import Message
 
+_AHEAD = 4
+"""A receiver takes this part of its equal share ahead: with more the others could wait for a slow one."""
 _FEW_OFFERS = 64
 _ALIGNMENT_BYTES = 512
 """Alignment of the beginnings of buffers that are neighbours."""
@@ -327,12 +329,15 @@ class Slot:
             self.several = several = self.stretch.view(self.offset, dtype, shape), []
         return several[0]
 
-    def share_out(self, segments: Sequence[Segment], dtype: Any, shape: tuple[int, ...]) -> None:
+    def share_out(self, segments: Sequence[Segment]) -> None:
         """Give segments their parts of :meth:`view_of_several`, which has been called before."""
         assert self.several is not None
-        parts = self.several[1]
+        array, parts = self.several
         if not parts:
-            parts += [segment.slot.view(dtype, (segment.rows, *shape[1:])) for segment in segments]
+            end = 0
+            for segment in segments:
+                begin, end = end, end + segment.rows
+                parts.append(array[begin:end])
         for segment, part in zip(segments, parts, strict=True):
             segment.array = part
 
@@ -392,6 +397,8 @@ class Receiver:
     :param buffers: number of buffers
     :param copies: if True, segments are copied even where the sender's memory could be read
     :param copy_bytes: segments are copied several at a time up to this size
+    :param few_ahead: number of segments that other receivers could claim, too, which this one may take
+        ahead of requests even if they are all of a message
     :param keep: keeps an array alive until an event is done
     :param on_first_request: called with the receiver at the first request
     :ivar neighbours: largest number of segments of one copy; if more than 1, all slots lie in one stretch
@@ -407,6 +414,7 @@ class Receiver:
         *,
         copies: bool,
         copy_bytes: int,
+        few_ahead: int,
         cancel_scope: CancelScope,
         keep: Callable[[Event, Any], None],
         on_first_request: Callable[[Receiver], None],
@@ -420,6 +428,7 @@ class Receiver:
         self.bytes = 0
         self.copied_bytes = 0
         self._copies = copies
+        self._few_ahead = few_ahead
         self._cancel_scope = cancel_scope
         self._keep = keep
         self._on_first_request = on_first_request
@@ -683,66 +692,77 @@ class Receiver:
     def _room(self, offer: Offer) -> int:
         """Return how many segments of an offer the receiver may claim; not 0 for a stale one.
 
-        Segments that other receivers could claim are taken ahead of a request only into buffers whose
-        former users are done: a buffer that a GPU still reads does not show that this GPU is the next to be
-        free.
+        Of segments that other receivers could claim, too, a few are taken ahead of requests, in about three
+        copies: no more than a quarter of the receiver's equal share of the message. And these only into
+        buffers whose former users are done: a buffer that a GPU still reads does not show that this GPU is
+        the next to be free.
         """
         if self._abandoned or self._cancel_scope.cause is not None:
             return 0
+        free = len(self._free)
         if len(offer.receivers) == 1:
-            return len(self._free)
+            return free
         left = offer.segments_left
         if not left:
             return 1
-        room = 0
-        while room < min(left, len(self._free)):  # meanwhile others may be freed, but none is taken
-            if not all(event.done() for event in self._free[room].after):
-                break
-            room += 1
-        return max(room, min(1, len(self._requests)))
+        least, message = min(1, len(self._requests)), offer.message
+        ahead = max(self._few_ahead, message.segments // (_AHEAD * len(offer.receivers)))
+        most = min(free, ahead - (self.buffers - free))
+        if most < min(self.neighbours, message.at_once, ahead // 3, left):
+            return least
+        return max(least, self._done_slots(min(left, most)))
+
+    def _done_slots(self, most: int) -> int:
+        """Return how many of the next free buffers have no users that are not done; with the lock."""
+        recorded: tuple[Event, ...] = ()
+        for number in range(most):  # meanwhile others may be freed, but none is taken
+            slot = self._free[number]
+            if slot.recorded is None:
+                slot.recorded = recorded = recorded or slot.after
+            if not all(event.done() for event in slot.recorded):
+                return number
+        return most
 
     def _begin(self, message: Message, segments: list[Segment]) -> None:
         """Deliver consecutive segments of a message: in place, or as soon as their copy has begun."""
-        array = message.part(segments[0].offset, segments[-1].offset + segments[-1].rows)
+        array = message.array
+        row_bytes = array.nbytes // max(1, len(array))
         if not self._copies and self.space.reads(array):
             for segment in segments:
-                part = array
-                if len(segments) > 1:
-                    part = message.part(segment.offset, segment.offset + segment.rows)
+                part = message.part(segment.offset, segment.offset + segment.rows)
                 segment.array = _read_only(part)
                 segment.message = message
                 segment.events = message.after
-            self._take(segments, array)
+            self._take(segments, row_bytes)
             return
         if self._lane is None:
             self._lane = self.space.lane()
-        for copied in self._runs(message, segments, array):
-            part = array
-            if len(copied) < len(segments):
-                part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
+        for copied in self._runs(message, segments, row_bytes):
+            part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
             self._copy(self._lane, message, copied, part)
-            self.copied_bytes += part.nbytes
-            self._take(copied, part)
+            self.copied_bytes += self._take(copied, row_bytes)
 
-    def _take(self, segments: list[Segment], array: Any) -> None:
-        """Hand over segments, which make up an array."""
+    def _take(self, segments: list[Segment], row_bytes: int) -> int:
+        """Hand over consecutive segments; return the number of their bytes."""
         trace = self._cancel_scope.trace
         for segment in segments:
             slot = segment.slot
             slot.segment, slot.users = segment, 1
             if trace is not None:
                 slot.taken_s = perf_counter()
+        nbytes = row_bytes * (segments[-1].offset + segments[-1].rows - segments[0].offset)
         self.segments += len(segments)
-        self.bytes += array.nbytes
+        self.bytes += nbytes
         self._arrived.extend(segments)
         self._deliver()
+        return nbytes
 
     def _runs(
-        self, message: Message, segments: list[Segment], array: Any
+        self, message: Message, segments: list[Segment], row_bytes: int
     ) -> Iterator[list[Segment]]:
         """Yield consecutive segments, as many at a time as one copy brings to neighbouring buffers."""
         most = 1
-        if segments[0].rows * array.nbytes == self.packet_bytes * len(array):
+        if segments[0].rows * row_bytes == self.packet_bytes:
             most = min(self.neighbours, message.at_once)  # all but the last fill their buffers
         packet, at = self.packet_bytes, 0
         while at < len(segments):
@@ -771,7 +791,7 @@ class Receiver:
             self._keep(event, array)
             events = (event,)
         if len(copied) > 1:  # the first time this takes longer than to start the copy
-            first.share_out(copied, dtype, shape)
+            first.share_out(copied)
         for segment in copied:
             segment.events = events
         message.finished(events, len(copied))

@@ -156,6 +156,9 @@ class HostSpace:
         """Return a context manager that does nothing."""
         return nullcontext()
 
+    def enter_thread(self) -> None:
+        """Do nothing."""
+
     def close(self) -> None:
         """Drop the kept memory."""
         with self._lock:

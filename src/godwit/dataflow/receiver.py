@@ -343,13 +343,13 @@ class Slot:
 
     def hold(self) -> None:
         """Add a user, while another one stays."""
-        with self.receiver._lock:
+        with self.receiver._users_lock:
             self.users += 1
 
     def release(self, events: tuple[Event, ...]) -> None:
         """Remove a user, which has read the segment when the events are done; the last frees the buffer."""
         if self.users > 1:  # else no user can be added any more
-            with self.receiver._lock:
+            with self.receiver._users_lock:
                 self.read = events = (*self.read, *events)
                 self.users -= 1
                 if self.users:
@@ -433,6 +433,9 @@ class Receiver:
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
+        self._users_lock = threading.RLock()  # of all slots: a release waits for no copy that is started
+        self._matching = threading.Lock()
+        self._again = False
         self.neighbours = 1
         if packet_bytes % _ALIGNMENT_BYTES == 0:
             self.neighbours = max(1, min(buffers // 3, copy_bytes // packet_bytes))
@@ -452,7 +455,6 @@ class Receiver:
         self._arrived: deque[Segment] = deque()
         self._most_offers = _FEW_OFFERS
         self._is_contested = False
-        self._is_matching = False
         self._ended = False
         self._abandoned = False
         self.backlog: Callable[[], str] = str
@@ -638,41 +640,29 @@ class Receiver:
 
         Called after every change that may make that possible: an offer, a freed buffer, the end of the
         link.
+
+        Invariant: one thread at a time claims, so that segments arrive in order. A thread that finds
+        another one at it, or itself (the garbage collector may free a buffer at any point), only says that
+        there is more to do, before it tries; who claims looks for that after letting others.
         """
         taken: list[Offer] = []
         passed_on: list[Message] = []
         try:
-            with self._lock:
-                if offers:
+            if offers:
+                with self._lock:
                     self._queue(offers)
-                # The garbage collector may free a buffer or add an offer at any point of the loop below,
-                # and so call this again.
-                if self._is_matching:
-                    return
-                self._is_matching = True
+            self._again = True
+            while self._again and self._matching.acquire(blocking=False):
                 try:
-                    while self._free and self._offers:
-                        most = self._room(self._offers[0][2])
-                        if not most:
-                            break
-                        entry = heappop(self._offers)
-                        offer = entry[2]
-                        segments = offer.claim(most)
-                        if offer.segments_left:
-                            heappush(self._offers, entry)
-                        if not segments:
-                            continue
-                        if segments[-1].offset == offer.last_offset:
-                            taken.append(offer)
-                        if offer.message.passed_on is not None:
-                            passed_on.append(offer.message)
-                        for segment in segments:
-                            segment.receiver, segment.slot = self, self._take_slot()
-                        self._begin(offer.message, segments)
+                    self._again = False
+                    left: int | None = len(self._free)  # others wait until one copy fills several
+                    while left:
+                        left = self._claim_next(left, taken, passed_on)
+                    if self._ended:
+                        with self._lock:
+                            self._check_end()
                 finally:
-                    self._is_matching = False
-                if self._ended:
-                    self._check_end()
+                    self._matching.release()
         except BaseException as error:
             self._cancel_scope.end(error)
             raise
@@ -688,6 +678,40 @@ class Receiver:
             # last to copy.
             for message in passed_on:
                 message.release_origin()
+
+    def _claim_next(
+        self, free: int, taken: list[Offer], passed_on: list[Message]
+    ) -> int | None:
+        """Claim segments of the first offer, and begin to copy them.
+
+        Returns how many of the free buffers are left, None if nothing can be claimed.
+
+        :param taken: gets the offer if its last segment was claimed
+        :param passed_on: gets its message if that sends on another's memory
+        """
+        with self._lock:
+            if not self._offers:
+                return None
+            most = min(free, self._room(self._offers[0][2]))
+            if not most:
+                return None
+            if self.neighbours > 1:  # a copy at a time, so that the first begins early
+                most = min(most, self.neighbours)
+            entry = heappop(self._offers)
+            offer = entry[2]
+            segments = offer.claim(most)
+            if offer.segments_left:
+                heappush(self._offers, entry)
+            if not segments:
+                return free
+            if segments[-1].offset == offer.last_offset:
+                taken.append(offer)
+            if offer.message.passed_on is not None:
+                passed_on.append(offer.message)
+            for segment in segments:
+                segment.receiver, segment.slot = self, self._take_slot()
+            self._begin(offer.message, segments)
+            return free - len(segments)
 
     def _room(self, offer: Offer) -> int:
         """Return how many segments of an offer the receiver may claim; not 0 for a stale one.
@@ -810,7 +834,7 @@ class Receiver:
 
     def give_back(self, segment: Segment, stream: Any) -> None:
         """Release the buffer of a segment after the work that a stream holds now."""
-        with self._lock:  # two threads may release it
+        with self._users_lock:  # two threads may release it
             slot, segment.slot = segment.slot, None
         if slot is None:
             return
@@ -833,7 +857,7 @@ class Receiver:
 
         None if the segment has been released.
         """
-        with self._lock:
+        with self._users_lock:
             slot: Slot | None = segment.slot
             message: Message | None = segment.message
             if slot is None:

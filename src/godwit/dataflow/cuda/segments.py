@@ -153,6 +153,11 @@ class GpuSpace(_Pooled):
         """Return a context manager that makes the GPU and the stream CuPy's current ones."""
         return gpu_arrays.entered(self.index, self.stream)
 
+    def enter_thread(self) -> None:
+        """Do so for good in the calling thread, which runs workers of this GPU alone."""
+        driver.use(self.index)
+        self.stream.use()
+
     def close(self) -> None:
         """Free all memory. A second call has no effect."""
         stream, self.stream = self.stream, None
@@ -215,6 +220,9 @@ class PinnedSpace(_Pooled):
     def entered(self) -> AbstractContextManager[None]:
         """Return a context manager that does nothing."""
         return nullcontext()
+
+    def enter_thread(self) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Free all memory. A second call has no effect."""

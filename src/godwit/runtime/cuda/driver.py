@@ -139,6 +139,7 @@ def use(index: int) -> None:
     if quick_calls().set_context(context):
         driver, _ = bindings()
         checked(driver.cuCtxSetCurrent(context), f"cuda:{index} cannot be used")
+    _thread.has_entered = True
 
 
 @lru_cache(maxsize=64)

@@ -2,10 +2,11 @@
 
 Creating and destroying a CUDA event takes microseconds, and destroying one may wait for the device, so the
 pool of a GPU creates them ahead, without times, and uses them again. Calls go to the driver by ctypes
-(:func:`godwit.runtime.cuda.driver.quick_calls`). The bindings of CUDA's runtime answer where the driver
-refuses: for a thread without a current GPU, which they give it one, and to say what failed. Invariant: a CUDA event belongs to one
-:class:`GpuEvent`, or lies in its pool. It may be recorded anew while streams still wait for it: a stream
-waits for what had been recorded when cudaStreamWaitEvent was called.
+(:func:`godwit.runtime.cuda.driver.quick_calls`). Where the driver refuses, the bindings of CUDA's runtime
+are called instead: they give a thread without a current GPU one, and say what failed.
+
+Invariant: a CUDA event belongs to one :class:`GpuEvent`, or lies in its pool. It may be recorded anew while
+streams still wait for it: a stream waits for what had been recorded when cudaStreamWaitEvent was called.
 """
 
 from __future__ import annotations

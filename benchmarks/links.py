@@ -159,10 +159,10 @@ def costs(names: Sequence[str], count: int) -> Iterator[Row]:
             "event and order": lambda: space.record_event().wait_on(space.stream),
             "view": lambda: block.view(np.uint8, (SMALL,)),
             "take, with its event": lambda: space.take(view),
-            "copy from GPU": lambda: lane.copy(far, view, ()),
-            "copy after an event": lambda: lane.copy(far, view, (event,)),
-            "copy from page-locked": lambda: lane.copy(locked, view, ()),
-            "copy from ordinary": lambda: lane.copy(ordinary, view, ()),
+            "copy from GPU": lambda: lane.copy(far, block.address, ()),
+            "copy after an event": lambda: lane.copy(far, block.address, (event,)),
+            "copy from page-locked": lambda: lane.copy(locked, block.address, ()),
+            "copy from ordinary": lambda: lane.copy(ordinary, block.address, ()),
             "done": event.done,
         }
         with space.entered():
@@ -173,7 +173,7 @@ def costs(names: Sequence[str], count: int) -> Iterator[Row]:
                     for _ in range(count):
                         call()
                     seconds = perf_counter() - begin
-                    lane.copy(locked, view, ()).wait()
+                    lane.copy(locked, block.address, ()).wait()
                     return seconds
 
                 yield {"section": "costs", "what": name, "us": 1e6 * timed(many) / count}

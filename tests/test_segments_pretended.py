@@ -1049,7 +1049,7 @@ def test_what_fails_as_it_closes_keeps_nothing_else(monkeypatch: pytest.MonkeyPa
         view = block.view(np.uint8, (PACKET,))
         lane = space.lane()
         kept, spare = memory.pinned_kept_bytes(), len(lanes._spare_streams.get(0, []))
-        lane.copy(np.zeros(PACKET, np.uint8), view, ()).wait()
+        lane.copy(np.zeros(PACKET, np.uint8), block.address, ()).wait()
         with monkeypatch.context() as patch:
             patch.setattr(driver.Stream, "synchronize", fails)
             with pytest.raises(DeviceError, match="the GPU failed"):

@@ -33,7 +33,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from godwit.dataflow.future import CancelScope, Future, TimeLimit
-from godwit.errors import DeadWorkerError, EndOfLink
+from godwit.errors import DeadWorkerError, EndOfLink, InputError
 from godwit.runtime.memory import Block, Event, Lane, Space, latest
 
 if TYPE_CHECKING:
@@ -64,10 +64,11 @@ class Segment:
     """
 
     __slots__ = (
-        "array",
+        "_array",
+        "events",
         "has_arrived",
         "is_held",
-        "events",
+        "layout",
         "message",
         "metadata",
         "offset",
@@ -87,20 +88,42 @@ class Segment:
         source: Endpoint,
         rows: int | None = None,
     ) -> None:
-        self.array = array
+        self._array = array
         self.rows = len(array) if rows is None else rows
         self.offset = offset
         self.total = total
         self.metadata = metadata
         self.source = source
         self.is_held = False
-        # Set when a receiver takes it: the receiver, its buffer, the message if that is read in place, and
-        # the events of its arrival.
+        # Set when a receiver takes it: the receiver, its buffer, the message if that is read in place, or
+        # the dtype and the shape of a row, and the events of its arrival.
         self.receiver: Receiver | None = None
         self.slot: Any = None
         self.message: Any = None
+        self.layout: tuple[Any, tuple[int, ...]] = (None, ())
         self.events: tuple[Event, ...] = ()
         self.has_arrived = False
+
+    @property
+    def array(self) -> Any:
+        """The rows, an array of NumPy or CuPy."""
+        # Made by who looks at it, since that takes longer than to start the copy.
+        array, slot = self._array, self.slot
+        if array is None:
+            if slot is None:
+                raise InputError(f"{self} has been released")
+            dtype, row_shape = self.layout
+            array = self._array = slot.view(dtype, (self.rows, *row_shape))
+        return array
+
+    @array.setter
+    def array(self, array: Any) -> None:
+        self._array = array
+
+    @property
+    def made_array(self) -> Any:
+        """Its array if anybody has looked at it, else None."""
+        return self._array
 
     @property
     def is_last(self) -> bool:
@@ -255,10 +278,6 @@ class Stretch:
             self._block = block = self._space.allocate(self._nbytes)
         return block
 
-    def view(self, offset: int, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array in the memory."""
-        return self.allocate().view(dtype, shape, offset)
-
     def close(self) -> None:
         """Free the memory. A second call has no effect."""
         block, self._block = self._block, None
@@ -274,7 +293,6 @@ class Slot:
     :ivar users: number of users: the endpoint that received the segment, and messages that send it on
     :ivar read: events of former users of this segment
     :ivar recorded: events after which it may be overwritten; None if one must be recorded first
-    :ivar several: of the last copy that filled this slot and others behind it, its array and theirs
     """
 
     __slots__ = (
@@ -284,8 +302,8 @@ class Slot:
         "receiver",
         "recorded",
         "segment",
-        "several",
         "stretch",
+        "taken_bytes",
         "taken_s",
         "users",
     )
@@ -298,9 +316,8 @@ class Slot:
         self.users = 0
         self.read: tuple[Event, ...] = ()
         self.recorded: tuple[Event, ...] | None = ()
-        self.taken_s = 0.0  # for the trace
+        self.taken_s, self.taken_bytes = 0.0, 0  # for the trace
         self._view: Any = None  # the array of the last segment
-        self.several: tuple[Any, list[Any]] | None = None
 
     @property
     def after(self) -> tuple[Event, ...]:
@@ -319,27 +336,13 @@ class Slot:
         """Return an array in its memory; mostly the same as the last time."""
         view = self._view
         if view is None or view.dtype != dtype or view.shape != shape:
-            view = self._view = self.stretch.view(self.offset, dtype, shape)
+            view = self._view = self.stretch.allocate().view(dtype, shape, self.offset)
         return view
 
-    def view_of_several(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array in its memory and that of slots behind it; mostly the same as the last time."""
-        several = self.several
-        if several is None or several[0].dtype != dtype or several[0].shape != shape:
-            self.several = several = self.stretch.view(self.offset, dtype, shape), []
-        return several[0]
-
-    def share_out(self, segments: Sequence[Segment]) -> None:
-        """Give segments their parts of :meth:`view_of_several`, which has been called before."""
-        assert self.several is not None
-        array, parts = self.several
-        if not parts:
-            end = 0
-            for segment in segments:
-                begin, end = end, end + segment.rows
-                parts.append(array[begin:end])
-        for segment, part in zip(segments, parts, strict=True):
-            segment.array = part
+    @property
+    def address(self) -> int:
+        """Where its memory begins."""
+        return self.stretch.allocate().address + self.offset
 
     def hold(self) -> None:
         """Add a user, while another one stays."""
@@ -362,9 +365,8 @@ class Slot:
         receiver = self.receiver
         trace = receiver._cancel_scope.trace
         if trace is not None:
-            name, nbytes = f"rows from {segment.offset:,}", segment.array.nbytes
-            times = self.taken_s, perf_counter()
-            trace.add(receiver.where, receiver.name, name, *times, bytes=nbytes)
+            name, times = f"rows from {segment.offset:,}", (self.taken_s, perf_counter())
+            trace.add(receiver.where, receiver.name, name, *times, bytes=self.taken_bytes)
         if segment.message is not None:
             segment.message.release(events)
         elif segment.has_arrived:
@@ -383,7 +385,7 @@ class Slot:
 
     def close(self) -> None:
         """Free its memory."""
-        self._view = self.several = self.segment = None
+        self._view = self.segment = None
         self.stretch.close()
 
 
@@ -401,6 +403,7 @@ class Receiver:
         ahead of requests even if they are all of a message
     :param keep: keeps an array alive until an event is done
     :param on_first_request: called with the receiver at the first request
+    :ivar has_begun: True if a segment has ever been requested
     :ivar neighbours: largest number of segments of one copy; if more than 1, all slots lie in one stretch
     """
 
@@ -433,7 +436,9 @@ class Receiver:
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
-        self._users_lock = threading.RLock()  # of all slots: a release waits for no copy that is started
+        self._users_lock = (
+            threading.RLock()
+        )  # of all slots: a release waits for no copy that is started
         self._matching = threading.Lock()
         self._again = False
         self.neighbours = 1
@@ -444,8 +449,10 @@ class Receiver:
         # buffer is likely to be read still. Neighbours are released, and filled again, one after the other.
         takes_last = space.stream is None and self.neighbours == 1
         self._take_slot = self._free.pop if takes_last else self._free.popleft
-        self._slots: list[Slot] = []
-        self._lane: Lane | None = None
+        self._slots = self._make_slots()
+        # If segments are copied for certain, here, before a sender and a receiver wait for each other.
+        self._lane: Lane | None = space.lane() if self.neighbours > 1 else None
+        self.has_begun = False
         self._offers: list[tuple[float, int, Offer]] = []
         self._arrivals = count()
         # Admitted requests, and requests that are not admitted yet. Weak references: a dropped future, as
@@ -493,7 +500,7 @@ class Receiver:
 
     def hint(self) -> str:
         """Return why no segment may come, as the end of a message."""
-        if self._slots and not self._free and self.has_offers:
+        if self.has_begun and not self._free and self.has_offers:
             return (
                 f": all buffers of {self.name} ({self.buffers}) are held, or sent on and not read yet: "
                 "release what has been read"
@@ -516,12 +523,12 @@ class Receiver:
         work.
         """
         with self._lock:
-            if not self._slots:
-                self._slots = self._make_slots()
+            if not self.has_begun:
+                if self.neighbours > 1:  # else segments may be read in place
+                    self._slots[0].stretch.allocate()
+                self.has_begun = True
                 self._free.extend(self._slots)
                 self._on_first_request(self)
-                if self.neighbours > 1:  # else segments may be read in place
-                    self._make_ready()
             if self._is_contested:
                 _add(self._waiting, [ref(pending)])
             else:
@@ -532,22 +539,12 @@ class Receiver:
             self.match()
 
     def _make_slots(self) -> list[Slot]:
-        """Return all buffers: in one stretch, or in one each, whose memory may never be needed."""
+        """Return all buffers, without their memory: in one stretch, or in one each."""
         packet = self.packet_bytes
         if self.neighbours > 1:
             stretch = Stretch(self.space, self.buffers * packet)
             return [Slot(self, stretch, number * packet) for number in range(self.buffers)]
         return [Slot(self, Stretch(self.space, packet), 0) for _ in range(self.buffers)]
-
-    def _make_ready(self) -> None:
-        """Make what copies need, before the sender waits for that."""
-        self._lane = self.space.lane()
-        self._slots[0].stretch.allocate()
-
-    @property
-    def has_begun(self) -> bool:
-        """True if a segment has ever been requested."""
-        return bool(self._slots)
 
     def events_before_admission(self) -> Sequence[Event]:
         """Return the events to wait for before waiting requests are admitted."""
@@ -679,9 +676,7 @@ class Receiver:
             for message in passed_on:
                 message.release_origin()
 
-    def _claim_next(
-        self, free: int, taken: list[Offer], passed_on: list[Message]
-    ) -> int | None:
+    def _claim_next(self, free: int, taken: list[Offer], passed_on: list[Message]) -> int | None:
         """Claim segments of the first offer, and begin to copy them.
 
         Returns how many of the free buffers are left, None if nothing can be claimed.
@@ -773,7 +768,7 @@ class Receiver:
             slot = segment.slot
             slot.segment, slot.users = segment, 1
             if trace is not None:
-                slot.taken_s = perf_counter()
+                slot.taken_s, slot.taken_bytes = perf_counter(), segment.rows * row_bytes
         nbytes = row_bytes * (segments[-1].offset + segments[-1].rows - segments[0].offset)
         self.segments += len(segments)
         self.bytes += nbytes
@@ -801,23 +796,19 @@ class Receiver:
     def _copy(self, lane: Lane, message: Message, copied: list[Segment], array: Any) -> None:
         """Start one copy of segments into their buffers, which are neighbours."""
         first: Slot = copied[0].slot
-        dtype, shape = array.dtype, array.shape
         if len(copied) == 1:
             events = first.after
-            view = copied[0].array = first.view(dtype, shape)
             after = message.after + events
         else:
             events = self._after_releases(copied)
-            view = first.view_of_several(dtype, shape)
             after = latest((*message.after, *events))
         if array.nbytes:
-            event = lane.copy(array, view, after)
+            event = lane.copy(array, first.address, after)
             self._keep(event, array)
             events = (event,)
-        if len(copied) > 1:  # the first time this takes longer than to start the copy
-            first.share_out(copied)
+        layout = array.dtype, array.shape[1:]
         for segment in copied:
-            segment.events = events
+            segment.layout, segment.events = layout, events
         message.finished(events, len(copied))
 
     def _after_releases(self, copied: list[Segment]) -> tuple[Event, ...]:
@@ -878,7 +869,8 @@ class Receiver:
         """Do as :meth:`share` for the live segment that an array is part of; None if there is none."""
         for slot in self._slots:
             segment = slot.segment
-            if segment is not None and self.space.overlaps(segment.array, array):
+            part = None if segment is None else segment.made_array
+            if segment is not None and part is not None and self.space.overlaps(part, array):
                 user = self.share(segment)
                 if user is not None:
                     return user

@@ -233,9 +233,9 @@ class PinnedSpace(_Pooled):
 
 def array_to_send(array: Any) -> Any:
     """Return what a user sends as a C-contiguous array where it lies; InputError if not one of numbers."""
-    if isinstance(array, np.ndarray) or not lies_on_gpu(array):
-        return host_array_to_send(array)
-    return gpu_arrays.sendable_gpu_array(array)
+    if gpu_arrays.is_gpu_array(array) or lies_on_gpu(array):
+        return gpu_arrays.sendable_gpu_array(array)
+    return host_array_to_send(array)
 
 
 def _record_current(index: int) -> Event:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.receiver import (
+    Layout,
     Offer,
     PendingSegment,
     Receiver,
@@ -45,7 +46,7 @@ DEFAULT_BUFFERS = 3
 """Default receive buffers: one is read, one is filled, one waits until its result has been sent. Links that
 copy several packets at a time have more, for three such copies: the third goes on until the receiver has
 been woken by the first."""
-_MOST_DEFAULT_BUFFERS = 48
+_MOST_DEFAULT_BUFFERS = 96
 _LEAST_COPIED_TOGETHER = 64 << 10
 """Smaller packets mostly bring messages of one packet, and have few buffers: with many, the threads that
 send and receive got into each other's way, and a message took twice as long."""
@@ -87,7 +88,7 @@ class Link:
     :param target: the receiver; routers create their own links
     :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
     :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
-        another is sent on meanwhile; None for 3, or up to 48 for packets of 64 KiB and more between GPUs
+        another is sent on meanwhile; None for 3, or up to 96 for packets of 64 KiB and more between GPUs
         and to and from them, several of which are copied at a time
     :param copies: if True, segments are copied even where the receiver could read the sender's memory
     :ivar name: source and target, for messages
@@ -577,6 +578,7 @@ class Message:
     :param future: resolved when every segment has been copied, or read in place
     :param claimed: called with its units whenever an offer of it is claimed
     :ivar array: the array; None when every segment has finished
+    :ivar layout: its layout
     :ivar segments: number of its segments
     :ivar segments_left: number of segments that are not offered yet
     :ivar at_once: largest number of segments of one copy, so that there are several copies, and the
@@ -604,6 +606,7 @@ class Message:
         self.segments_left = self._under_way = segments
         self.at_once = -(-segments // _FEWEST_COPIES)
         self.array = array
+        self.layout: Layout = (array.dtype, array.shape[1:])
         self.rows = rows
         self._metadata = metadata
         self._source = source

@@ -47,6 +47,10 @@ _ALIGNMENT_BYTES = 512
 """Alignment of the beginnings of buffers that are neighbours."""
 
 
+Layout = tuple[Any, tuple[int, ...]]
+"""Of an array, the dtype and the shape of a row."""
+
+
 class Segment:
     """Rows of a message.
 
@@ -95,12 +99,12 @@ class Segment:
         self.metadata = metadata
         self.source = source
         self.is_held = False
-        # Set when a receiver takes it: the receiver, its buffer, the message if that is read in place, or
-        # the dtype and the shape of a row, and the events of its arrival.
+        # Set when a receiver takes it: the receiver, its buffer, the message if that is read in place, else
+        # the layout, and the events of its arrival.
         self.receiver: Receiver | None = None
         self.slot: Any = None
         self.message: Any = None
-        self.layout: tuple[Any, tuple[int, ...]] = (None, ())
+        self.layout: Layout = (None, ())
         self.events: tuple[Event, ...] = ()
         self.has_arrived = False
 
@@ -112,8 +116,7 @@ class Segment:
         if array is None:
             if slot is None:
                 raise InputError(f"{self} has been released")
-            dtype, row_shape = self.layout
-            array = self._array = slot.view(dtype, (self.rows, *row_shape))
+            array = self._array = slot.view(self.layout, self.rows)
         return array
 
     @array.setter
@@ -291,16 +294,19 @@ class Slot:
     :param offset: of its memory in that of the stretch, bytes
     :ivar segment: segment that it was taken for
     :ivar users: number of users: the endpoint that received the segment, and messages that send it on
+    :ivar array: the array of the last segment, with its layout and its number of rows
     :ivar read: events of former users of this segment
     :ivar recorded: events after which it may be overwritten; None if one must be recorded first
     """
 
     __slots__ = (
-        "_view",
+        "array",
+        "layout",
         "offset",
         "read",
         "receiver",
         "recorded",
+        "rows",
         "segment",
         "stretch",
         "taken_bytes",
@@ -317,7 +323,9 @@ class Slot:
         self.read: tuple[Event, ...] = ()
         self.recorded: tuple[Event, ...] | None = ()
         self.taken_s, self.taken_bytes = 0.0, 0  # for the trace
-        self._view: Any = None  # the array of the last segment
+        self.array: Any = None
+        self.layout: Layout = (None, ())
+        self.rows = -1
 
     @property
     def after(self) -> tuple[Event, ...]:
@@ -332,12 +340,14 @@ class Slot:
             self.recorded = (space.record_event(space.stream),)
         return self.recorded
 
-    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array in its memory; mostly the same as the last time."""
-        view = self._view
-        if view is None or view.dtype != dtype or view.shape != shape:
-            view = self._view = self.stretch.allocate().view(dtype, shape, self.offset)
-        return view
+    def view(self, layout: Layout, rows: int) -> Any:
+        """Return an array in its memory, that of the last segment if that is the same."""
+        if self.rows != rows or self.layout != layout:
+            dtype, row_shape = layout
+            self.array = self.stretch.allocate().view(dtype, (rows, *row_shape), self.offset)
+            self.rows = rows
+        self.layout = layout  # the message's own
+        return self.array
 
     @property
     def address(self) -> int:
@@ -359,20 +369,29 @@ class Slot:
                     return
         elif self.read:
             events = (*self.read, *events)
-        segment, self.segment, self.read = self.segment, None, ()
+        segment = self.segment
         if segment is None:  # the context has been closed
             return
+        recorded = self.recorded
+        if segment.message is not None:
+            segment.message.release(events)
+        elif segment.has_arrived:
+            recorded = events or None
+        else:
+            recorded = (*segment.events, *events)
+        self.free(segment, recorded)
+
+    def free(self, segment: Segment, recorded: tuple[Event, ...] | None) -> None:
+        """Free the buffer of a segment, which has no user any more, and let it be filled again.
+
+        :param recorded: see :attr:`recorded`
+        """
         receiver = self.receiver
         trace = receiver._cancel_scope.trace
         if trace is not None:
             name, times = f"rows from {segment.offset:,}", (self.taken_s, perf_counter())
             trace.add(receiver.where, receiver.name, name, *times, bytes=self.taken_bytes)
-        if segment.message is not None:
-            segment.message.release(events)
-        elif segment.has_arrived:
-            self.recorded = events or None
-        else:
-            self.recorded = (*segment.events, *events)
+        self.segment, self.read, self.recorded = None, (), recorded
         receiver._free.append(self)
         if (receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
@@ -385,7 +404,8 @@ class Slot:
 
     def close(self) -> None:
         """Free its memory."""
-        self._view = self.segment = None
+        self.array = self.segment = None
+        self.layout, self.rows = (None, ()), -1
         self.stretch.close()
 
 
@@ -806,9 +826,12 @@ class Receiver:
             event = lane.copy(array, first.address, after)
             self._keep(event, array)
             events = (event,)
-        layout = array.dtype, array.shape[1:]
+        layout = message.layout
         for segment in copied:
             segment.layout, segment.events = layout, events
+            slot = segment.slot
+            if slot.layout is layout and slot.rows == segment.rows:  # else the array is made later
+                segment.array = slot.array
         message.finished(events, len(copied))
 
     def _after_releases(self, copied: list[Segment]) -> tuple[Event, ...]:
@@ -833,13 +856,13 @@ class Receiver:
         if (
             self.neighbours > 1
             and stream is None
+            and segment.has_arrived
             and slot.users == 1
             and not slot.read
             and segment.message is None
-            and segment.has_arrived
             and self.space.is_current()
         ):
-            slot.release(())
+            slot.free(segment, None)
         else:
             slot.release((self.space.record_event(stream),))
 

@@ -831,7 +831,7 @@ class Receiver:
             segment.layout, segment.events = layout, events
             slot = segment.slot
             if slot.layout is layout and slot.rows == segment.rows:  # else the array is made later
-                segment.array = slot.array
+                segment._array = slot.array
         message.finished(events, len(copied))
 
     def _after_releases(self, copied: list[Segment]) -> tuple[Event, ...]:

@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from time import perf_counter
 from typing import Any
 
@@ -158,10 +159,10 @@ def costs(names: Sequence[str], count: int) -> Iterator[Row]:
             "event and order": lambda: space.record_event().wait_on(space.stream),
             "view": lambda: block.view(np.uint8, (SMALL,)),
             "take, with its event": lambda: space.take(view),
-            "copy from GPU": lambda: lane.copy(far, view, ()),
-            "copy after an event": lambda: lane.copy(far, view, (event,)),
-            "copy from page-locked": lambda: lane.copy(locked, view, ()),
-            "copy from ordinary": lambda: lane.copy(ordinary, view, ()),
+            "copy from GPU": lambda: lane.copy(far, block.address, ()),
+            "copy after an event": lambda: lane.copy(far, block.address, (event,)),
+            "copy from page-locked": lambda: lane.copy(locked, block.address, ()),
+            "copy from ordinary": lambda: lane.copy(ordinary, block.address, ()),
             "done": event.done,
         }
         with space.entered():
@@ -172,7 +173,7 @@ def costs(names: Sequence[str], count: int) -> Iterator[Row]:
                     for _ in range(count):
                         call()
                     seconds = perf_counter() - begin
-                    lane.copy(locked, view, ()).wait()
+                    lane.copy(locked, block.address, ()).wait()
                     return seconds
 
                 yield {"section": "costs", "what": name, "us": 1e6 * timed(many) / count}
@@ -183,17 +184,21 @@ def costs(names: Sequence[str], count: int) -> Iterator[Row]:
 # --- Routers.
 
 
-def routers(names: Sequence[str], nbytes: int) -> Iterator[Row]:
+def routers(names: Sequence[str], nbytes: int, packets: Sequence[int]) -> Iterator[Row]:
+    """The host's array to one GPU or more, and to two endpoints of the first."""
     gpus = [name for name in names if name.startswith("cuda")]
     if not gpus:
         return
     array = pinned(nbytes)
-    for policy in ("any", "broadcast"):
-        for count in range(1, len(gpus) + 1):
+    groups = [gpus[:count] for count in range(1, len(gpus) + 1)] + [[gpus[0]] * 2]
+    for policy, packet in product(("any", "broadcast"), packets):
+        for ends in groups:
 
-            def run(policy: str = policy, count: int = count) -> float:
-                with gw.Context(gpus[:count]) as context:
-                    router = gw.Router([context.host], context.endpoints, policy)
+            def run(policy: str = policy, packet: int = packet, ends: Any = ends) -> float:
+                with gw.Context(ends) as context:
+                    router = gw.Router(
+                        [context.host], context.endpoints, policy, packet_bytes=packet
+                    )
                     got = dict.fromkeys(context.endpoints, 0)
 
                     def receive(endpoint: Any) -> None:
@@ -202,20 +207,19 @@ def routers(names: Sequence[str], nbytes: int) -> Iterator[Row]:
                             segment.release()
                         endpoint.space.record_event().wait()
 
-                    for one in context.endpoints:
-                        for block in [one.space.allocate(16 * MB) for _ in range(3)]:
-                            block.free()
                     begin = perf_counter()
                     with context.workers() as workers:
                         workers.each(context.endpoints, receive)
                         workers.start(context.host, router.input(context.host).send, array)
                     seconds = perf_counter() - begin
-                    assert sum(got.values()) == nbytes * (count if policy == "broadcast" else 1)
+                    copies = len(ends) if policy == "broadcast" else 1
+                    assert sum(got.values()) == nbytes * copies
                     return seconds
 
-            copied = nbytes * (count if policy == "broadcast" else 1)
+            copied = nbytes * (len(ends) if policy == "broadcast" else 1)
             yield {
-                "section": "routers", "what": policy, "gpus": count,
+                "section": "routers", "what": policy, "packet_bytes": packet,
+                "gpus": len(set(ends)), "endpoints": len(ends),
                 "gb_per_s": copied / timed(run) / 1e9,
             }  # fmt: skip
 
@@ -320,13 +324,14 @@ def main() -> None:
     if not names:
         parser.error(f"{driver.why_not()}: name --devices, such as cpu:0,cpu:1")
     nbytes = given.megabytes * MB
-    packets = PACKETS
+    packets: Sequence[int] = PACKETS
+    routed: Sequence[int] = (16 * MB,)
     if given.packets:
-        packets = tuple(int(float(size) * MB) for size in given.packets.split(","))
+        packets = routed = tuple(int(float(size) * MB) for size in given.packets.split(","))
     sections: dict[str, Callable[[], Iterator[Row]]] = {
         "costs": lambda: costs(names, given.messages),
         "small": lambda: small(names, given.messages),
-        "routers": lambda: routers(names, nbytes),
+        "routers": lambda: routers(names, nbytes, routed),
         "copies": lambda: copies(names, nbytes, packets),
         "collectives": lambda: collective_rows(names, nbytes),
     }

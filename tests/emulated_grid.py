@@ -36,7 +36,7 @@ from godwit.runtime.cuda import driver, gpu_arrays, libraries, memory, staging
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer, KeptMemory
 from godwit.worker.cuda import engine
-from native_calls import native_calls
+from native_calls import native_calls, no_quick_calls
 
 __all__ = [
     "COMPILER", "EmulationError", "Machine", "ResultOnGpu", "as_gpu_array", "check_arguments",
@@ -99,6 +99,7 @@ def emulated_gpus(
         for original, stand_in in (
             (libraries.bindings, lambda: bindings),
             (driver.calls, lambda: calls),
+            (driver.quick_calls, no_quick_calls),
             (libraries.are_installed, lambda: True),
             (compilation.cubin, compiler.cubin),
             (driver.Launch, Launch),

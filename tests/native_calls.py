@@ -6,9 +6,18 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from godwit.runtime.cuda.driver import Calls
+from godwit.runtime.cuda.driver import Calls, QuickCalls
 
 _UNKNOWN_ERROR = 999
+
+
+def no_quick_calls() -> QuickCalls:
+    """Calls that the driver refuses, so that the bindings are called."""
+
+    def refused(*_: Any) -> int:
+        return 201
+
+    return QuickCalls(*[refused] * 6)
 
 
 def native_calls(

@@ -30,7 +30,7 @@ from godwit.dataflow.cuda import lanes, segments
 from godwit.runtime.cuda import driver, events, gpu_arrays, libraries, memory, staging
 from godwit.runtime.cuda.driver import GpuProperties
 from godwit.runtime.cuda.memory import KeptMemory
-from native_calls import native_calls
+from native_calls import native_calls, no_quick_calls
 from pretend_cupy import Array, Memory, Pointer, cupy_module
 
 _POISON = 0xDD
@@ -456,6 +456,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
             lambda context: cuda.cuCtxSetCurrent(context)[0],
         )
         patch.setattr(driver, "calls", lambda: calls)
+        patch.setattr(driver, "quick_calls", no_quick_calls)
         patch.setattr(driver, "_context", lambda index: 1 + index)
         patch.setattr(driver, "device_count", lambda: len(machine.access))
         patch.setattr(driver, "properties", lambda index: properties)

@@ -93,6 +93,9 @@ def cupy_module(machine: Any) -> Any:
             local.streams[self._index] = self
             return self
 
+        def use(self) -> None:
+            local.streams[gpu()] = self
+
         def __exit__(self, *_: object) -> None:
             local.streams[self._index] = self._before
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from godwit.runtime.cuda import driver
+from native_calls import no_quick_calls
 
 GPUS = 2
 OK = 0
@@ -89,6 +90,7 @@ class Model:
 def standing_in(model: Model, *, has_cupy: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "bindings", lambda: (model.bindings, None))
+        patch.setattr(driver, "quick_calls", no_quick_calls)
         patch.setattr(driver, "_context", driver._context.__wrapped__)
         patch.setattr(driver, "_thread", SimpleNamespace())
         patch.setattr(driver, "loaded_cupy", lambda: model.cupy if has_cupy else None)

@@ -398,7 +398,7 @@ def test_routers_to_one_output_copy_several_packets_at_a_time(
             sender = at(context, "host" if source == "locked" else source)
             router = gw.Router([sender], [at(context, ENDS[target])], policy, packet_bytes=LARGE)
             output = router.output(at(context, ENDS[target]))
-            assert output.buffers == 48
+            assert output.buffers == 96
             array = source_array(machine, context, source, 64 * LARGE // 4 - 5)
             with router.input(sender) as link:
                 link.send(array)
@@ -732,7 +732,7 @@ def test_buffers_in_limited_memory_are_no_more_than_before() -> None:
 @pytest.mark.parametrize("ends", list(itertools.permutations(ENDS, 2)), ids="-".join)
 @pytest.mark.parametrize(
     ("packet", "of_host", "of_gpus"),
-    [(4096, 3, 3), (LARGE, 48, 48), (4 << 20, 6, 24), (16 << 20, 3, 6)],
+    [(4096, 3, 3), (LARGE, 96, 96), (4 << 20, 6, 24), (16 << 20, 3, 6)],
 )
 def test_buffers_by_default_suit_what_is_copied_at_once(
     ends: tuple[str, str], packet: int, of_host: int, of_gpus: int
@@ -1049,7 +1049,7 @@ def test_what_fails_as_it_closes_keeps_nothing_else(monkeypatch: pytest.MonkeyPa
         view = block.view(np.uint8, (PACKET,))
         lane = space.lane()
         kept, spare = memory.pinned_kept_bytes(), len(lanes._spare_streams.get(0, []))
-        lane.copy(np.zeros(PACKET, np.uint8), view, ()).wait()
+        lane.copy(np.zeros(PACKET, np.uint8), block.address, ()).wait()
         with monkeypatch.context() as patch:
             patch.setattr(driver.Stream, "synchronize", fails)
             with pytest.raises(DeviceError, match="the GPU failed"):

@@ -6,6 +6,7 @@ copy.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -28,6 +29,11 @@ class HostBlock:
         self._space = space
         self._data: Array | None = data
 
+    @property
+    def address(self) -> int:
+        """Where it begins; InputError after it was freed."""
+        return int(self.view(np.uint8, (0,)).ctypes.data)
+
     def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Array:
         """Return the memory from an offset in bytes on as an array; InputError after it was freed."""
         if self._data is None:
@@ -46,11 +52,11 @@ class HostBlock:
 class HostLane:
     """Copies in the calling thread."""
 
-    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
+    def copy(self, source: Any, to: int, after: Sequence[Event]) -> Event:
         """Copy before returning."""
         for event in after:
             event.wait()
-        np.copyto(view, source)
+        ctypes.memmove(to, source.ctypes.data, source.nbytes)
         return READY
 
     def close(self) -> None:
@@ -155,6 +161,9 @@ class HostSpace:
     def entered(self) -> AbstractContextManager[None]:
         """Return a context manager that does nothing."""
         return nullcontext()
+
+    def enter_thread(self) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Drop the kept memory."""

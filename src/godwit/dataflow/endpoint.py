@@ -55,11 +55,6 @@ class Endpoint:
         return 0 if here.index == there.index else min(here.copy_bytes, there.copy_bytes)
 
     @property
-    def has_one_receiver(self) -> bool:
-        """True if all that one link from it carries goes to one receiver."""
-        return True
-
-    @property
     def stream(self) -> Any:
         """Stream of a GPU's workers; None elsewhere."""
         return self.space.stream

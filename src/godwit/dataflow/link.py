@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from godwit.dataflow.endpoint import Endpoint
 from godwit.dataflow.future import Future
 from godwit.dataflow.receiver import (
+    Layout,
     Offer,
     PendingSegment,
     Receiver,
@@ -44,9 +45,8 @@ with 4 MiB), and 54.5 of 55 to and from the host."""
 DEFAULT_BUFFERS = 3
 """Default receive buffers: one is read, one is filled, one waits until its result has been sent. Links that
 copy several packets at a time have more, for three such copies: the third goes on until the receiver has
-been woken by the first. Outputs of routers with several have not: each would take as many segments, which
-the others could have."""
-_MOST_DEFAULT_BUFFERS = 48
+been woken by the first."""
+_MOST_DEFAULT_BUFFERS = 96
 _LEAST_COPIED_TOGETHER = 64 << 10
 """Smaller packets mostly bring messages of one packet, and have few buffers: with many, the threads that
 send and receive got into each other's way, and a message took twice as long."""
@@ -88,7 +88,7 @@ class Link:
     :param target: the receiver; routers create their own links
     :param packet_bytes: size of a receive buffer, so the largest segment; None for 16 MiB
     :param buffers: number of receive buffers: with 2 a segment arrives while another is processed, with 3
-        another is sent on meanwhile; None for 3, or up to 48 for packets of 64 KiB and more between GPUs
+        another is sent on meanwhile; None for 3, or up to 96 for packets of 64 KiB and more between GPUs
         and to and from them, several of which are copied at a time
     :param copies: if True, segments are copied even where the receiver could read the sender's memory
     :ivar name: source and target, for messages
@@ -146,9 +146,10 @@ class Link:
             packet = as_count(packet, "packet_bytes", 1, _MOST_BYTES)
             limit = context.limit_bytes(target)
             copy_bytes = source.copy_bytes_to(target) if limit is None else 0
+            few_ahead = _MOST_BUFFERS if buffers is not None else DEFAULT_BUFFERS
             if buffers is None:
                 buffers = DEFAULT_BUFFERS
-                if packet >= _LEAST_COPIED_TOGETHER and source.has_one_receiver:
+                if packet >= _LEAST_COPIED_TOGETHER:
                     buffers = max(buffers, min(3 * copy_bytes // packet, _MOST_DEFAULT_BUFFERS))
             if limit is not None and packet > limit:
                 raise TopologyError(
@@ -162,6 +163,7 @@ class Link:
                 as_count(buffers, "buffers", 1, _MOST_BUFFERS),
                 copies=copies,
                 copy_bytes=copy_bytes,
+                few_ahead=few_ahead,
                 cancel_scope=context.cancel_scope,
                 keep=context.keep,
                 on_first_request=target.inbound.append,
@@ -179,6 +181,7 @@ class Link:
             self._cut_at_once = self._most_ahead
         # Reentrant, since the garbage collector may release a segment while it is held.
         self._lock = threading.RLock()
+        self._fixed_route: list[list[Receiver]] | None = None
         self._outbox: list[tuple[float, int, Message | None]] = []
         self._numbers = count()
         self._unclaimed = 0
@@ -401,10 +404,15 @@ class Link:
 
     def _route_of(self, message: Message, number: int) -> tuple[list[list[Receiver]], float]:
         """Return groups of receivers, one of each of which gets a segment, and its priority."""
-        assert self._router is not None
-        segment = message.segment(number)
-        segment.array = message.part(segment.offset, segment.offset + segment.rows)  # for policies
-        groups, priority = self._router.route(segment, self.source)
+        router = self._router
+        assert router is not None
+        groups, priority = self._fixed_route, None
+        if groups is None:
+            segment = message.segment(number)
+            segment.array = message.part(segment.offset, segment.offset + segment.rows)
+            groups, priority = router.route(segment, self.source)
+            if router.asks_by_source:
+                self._fixed_route = groups
         if priority is None:
             return groups, message.priority
         return groups, _as_priority(priority, "the priority of a segment")
@@ -569,6 +577,8 @@ class Message:
     :param after: events after which the rows may be read
     :param future: resolved when every segment has been copied, or read in place
     :param claimed: called with its units whenever an offer of it is claimed
+    :ivar array: the array; None when every segment has finished
+    :ivar layout: its layout
     :ivar segments: number of its segments
     :ivar segments_left: number of segments that are not offered yet
     :ivar at_once: largest number of segments of one copy, so that there are several copies, and the
@@ -595,7 +605,8 @@ class Message:
         self.segments = segments = 1 if total <= rows else -(-total // rows)
         self.segments_left = self._under_way = segments
         self.at_once = -(-segments // _FEWEST_COPIES)
-        self._array = array
+        self.array = array
+        self.layout: Layout = (array.dtype, array.shape[1:])
         self.rows = rows
         self._metadata = metadata
         self._source = source
@@ -622,7 +633,7 @@ class Message:
 
     def part(self, begin: int, end: int) -> Any:
         """Return some rows of the array, of which no segment has finished."""
-        array = self._array
+        array = self.array
         return array if end - begin == self._total else array[begin:end]
 
     def started(self, segments: int) -> None:
@@ -649,7 +660,7 @@ class Message:
                     self._most_events = max(_FEW_EVENTS, 2 * len(events))
             self._events = events
             if left == 0:
-                self._array = None
+                self.array = None
         if left == 0:
             self._future.resolve(None, events)
 

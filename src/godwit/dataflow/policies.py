@@ -1,7 +1,8 @@
 """Routing policies: the destinations of a segment; the router picks one that is free (Groute, section 4.2).
 
-A policy is a function ``(segment, source, destinations)``, called on the host for every segment, or for
-some if all of a message go the same way (:attr:`Policy.by_message`). It returns one of the destinations; or
+A policy is a function ``(segment, source, destinations)``, called on the host for every segment, for some
+if all of a message go the same way (:attr:`Policy.by_message`), or for one if all of a source do
+(:attr:`Policy.by_source`). It returns one of the destinations; or
 several, of which the first that is free gets the segment; or :func:`every` of several, each of which gets
 it.
 """
@@ -56,6 +57,8 @@ class Policy:
         of a source; by default any. An output ends when all sources that reach it have ended
     :param by_message: if True, ``choose`` and ``priority`` return the same for all segments of a message,
         and need not be called for each
+    :param by_source: if True, ``choose`` returns the same for all segments of a source, and is called for
+        the first alone
     :raises InputError: a value of another type
     """
 
@@ -65,6 +68,7 @@ class Policy:
     outputs: int | None = None
     reach: Callable[[Endpoint, Endpoints], Endpoints] | None = None
     by_message: bool = False
+    by_source: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -74,6 +78,7 @@ class Policy:
             if not callable(function) and (name == "choose" or function is not None):
                 raise InputError(f"{name} must be a function, got {shown(function)}")
         as_flag(self.by_message, "by_message")
+        as_flag(self.by_source, "by_source")
         if self.outputs is not None:
             object.__setattr__(self, "outputs", as_count(self.outputs, "outputs", 1))
 
@@ -88,7 +93,7 @@ def _others(source: Endpoint, destinations: Endpoints) -> Endpoints:
 def any_available() -> Policy:
     """Return a policy that sends to the first free receiver, which balances load (the paper's default)."""
     return Policy(
-        "any", lambda segment, source, destinations: _others(source, destinations), by_message=True
+        "any", lambda segment, source, destinations: _others(source, destinations), by_source=True
     )
 
 
@@ -108,7 +113,7 @@ def broadcast() -> Policy:
     return Policy(
         "broadcast",
         lambda segment, source, outputs: every(_others(source, outputs)),
-        by_message=True,
+        by_source=True,
     )
 
 
@@ -136,7 +141,7 @@ def scatter(owner: Callable[[Segment], int] | None = None) -> Policy:
 def gather() -> Policy:
     """Return a policy that sends to the only output."""
     return Policy(
-        "gather", lambda segment, source, destinations: destinations, outputs=1, by_message=True
+        "gather", lambda segment, source, destinations: destinations, outputs=1, by_source=True
     )
 
 
@@ -178,7 +183,7 @@ def tree() -> Policy:
 def _reaching(name: str, reach: Callable[[Endpoint, Endpoints], Endpoints]) -> Policy:
     """Return a policy that sends to the first free receiver among those that a source reaches."""
     return Policy(
-        name, lambda segment, source, ends: reach(source, ends), reach=reach, by_message=True
+        name, lambda segment, source, ends: reach(source, ends), reach=reach, by_source=True
     )
 
 

@@ -33,16 +33,22 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from godwit.dataflow.future import CancelScope, Future, TimeLimit
-from godwit.errors import DeadWorkerError, EndOfLink
+from godwit.errors import DeadWorkerError, EndOfLink, InputError
 from godwit.runtime.memory import Block, Event, Lane, Space, latest
 
 if TYPE_CHECKING:
     from godwit.dataflow.endpoint import Endpoint
     from godwit.dataflow.link import Message
 
+_AHEAD = 4
+"""A receiver takes this part of its equal share ahead: with more the others could wait for a slow one."""
 _FEW_OFFERS = 64
 _ALIGNMENT_BYTES = 512
 """Alignment of the beginnings of buffers that are neighbours."""
+
+
+Layout = tuple[Any, tuple[int, ...]]
+"""Of an array, the dtype and the shape of a row."""
 
 
 class Segment:
@@ -62,10 +68,11 @@ class Segment:
     """
 
     __slots__ = (
-        "array",
+        "_array",
+        "events",
         "has_arrived",
         "is_held",
-        "events",
+        "layout",
         "message",
         "metadata",
         "offset",
@@ -85,20 +92,41 @@ class Segment:
         source: Endpoint,
         rows: int | None = None,
     ) -> None:
-        self.array = array
+        self._array = array
         self.rows = len(array) if rows is None else rows
         self.offset = offset
         self.total = total
         self.metadata = metadata
         self.source = source
         self.is_held = False
-        # Set when a receiver takes it: the receiver, its buffer, the message if that is read in place, and
-        # the events of its arrival.
+        # Set when a receiver takes it: the receiver, its buffer, the message if that is read in place, else
+        # the layout, and the events of its arrival.
         self.receiver: Receiver | None = None
         self.slot: Any = None
         self.message: Any = None
+        self.layout: Layout = (None, ())
         self.events: tuple[Event, ...] = ()
         self.has_arrived = False
+
+    @property
+    def array(self) -> Any:
+        """The rows, an array of NumPy or CuPy."""
+        # Made by who looks at it, since that takes longer than to start the copy.
+        array, slot = self._array, self.slot
+        if array is None:
+            if slot is None:
+                raise InputError(f"{self} has been released")
+            array = self._array = slot.view(self.layout, self.rows)
+        return array
+
+    @array.setter
+    def array(self, array: Any) -> None:
+        self._array = array
+
+    @property
+    def made_array(self) -> Any:
+        """Its array if anybody has looked at it, else None."""
+        return self._array
 
     @property
     def is_last(self) -> bool:
@@ -253,10 +281,6 @@ class Stretch:
             self._block = block = self._space.allocate(self._nbytes)
         return block
 
-    def view(self, offset: int, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array in the memory."""
-        return self.allocate().view(dtype, shape, offset)
-
     def close(self) -> None:
         """Free the memory. A second call has no effect."""
         block, self._block = self._block, None
@@ -270,20 +294,22 @@ class Slot:
     :param offset: of its memory in that of the stretch, bytes
     :ivar segment: segment that it was taken for
     :ivar users: number of users: the endpoint that received the segment, and messages that send it on
+    :ivar array: the array of the last segment, with its layout and its number of rows
     :ivar read: events of former users of this segment
     :ivar recorded: events after which it may be overwritten; None if one must be recorded first
-    :ivar several: of the last copy that filled this slot and others behind it, its array and theirs
     """
 
     __slots__ = (
-        "_view",
+        "array",
+        "layout",
         "offset",
         "read",
         "receiver",
         "recorded",
+        "rows",
         "segment",
-        "several",
         "stretch",
+        "taken_bytes",
         "taken_s",
         "users",
     )
@@ -296,9 +322,10 @@ class Slot:
         self.users = 0
         self.read: tuple[Event, ...] = ()
         self.recorded: tuple[Event, ...] | None = ()
-        self.taken_s = 0.0  # for the trace
-        self._view: Any = None  # the array of the last segment
-        self.several: tuple[Any, list[Any]] | None = None
+        self.taken_s, self.taken_bytes = 0.0, 0  # for the trace
+        self.array: Any = None
+        self.layout: Layout = (None, ())
+        self.rows = -1
 
     @property
     def after(self) -> tuple[Event, ...]:
@@ -313,59 +340,58 @@ class Slot:
             self.recorded = (space.record_event(space.stream),)
         return self.recorded
 
-    def view(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array in its memory; mostly the same as the last time."""
-        view = self._view
-        if view is None or view.dtype != dtype or view.shape != shape:
-            view = self._view = self.stretch.view(self.offset, dtype, shape)
-        return view
+    def view(self, layout: Layout, rows: int) -> Any:
+        """Return an array in its memory, that of the last segment if that is the same."""
+        if self.rows != rows or self.layout != layout:
+            dtype, row_shape = layout
+            self.array = self.stretch.allocate().view(dtype, (rows, *row_shape), self.offset)
+            self.rows = rows
+        self.layout = layout  # the message's own
+        return self.array
 
-    def view_of_several(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """Return an array in its memory and that of slots behind it; mostly the same as the last time."""
-        several = self.several
-        if several is None or several[0].dtype != dtype or several[0].shape != shape:
-            self.several = several = self.stretch.view(self.offset, dtype, shape), []
-        return several[0]
-
-    def share_out(self, segments: Sequence[Segment], dtype: Any, shape: tuple[int, ...]) -> None:
-        """Give segments their parts of :meth:`view_of_several`, which has been called before."""
-        assert self.several is not None
-        parts = self.several[1]
-        if not parts:
-            parts += [segment.slot.view(dtype, (segment.rows, *shape[1:])) for segment in segments]
-        for segment, part in zip(segments, parts, strict=True):
-            segment.array = part
+    @property
+    def address(self) -> int:
+        """Where its memory begins."""
+        return self.stretch.allocate().address + self.offset
 
     def hold(self) -> None:
         """Add a user, while another one stays."""
-        with self.receiver._lock:
+        with self.receiver._users_lock:
             self.users += 1
 
     def release(self, events: tuple[Event, ...]) -> None:
         """Remove a user, which has read the segment when the events are done; the last frees the buffer."""
         if self.users > 1:  # else no user can be added any more
-            with self.receiver._lock:
+            with self.receiver._users_lock:
                 self.read = events = (*self.read, *events)
                 self.users -= 1
                 if self.users:
                     return
         elif self.read:
             events = (*self.read, *events)
-        segment, self.segment, self.read = self.segment, None, ()
+        segment = self.segment
         if segment is None:  # the context has been closed
             return
-        receiver = self.receiver
-        trace = receiver._cancel_scope.trace
-        if trace is not None:
-            name, nbytes = f"rows from {segment.offset:,}", segment.array.nbytes
-            times = self.taken_s, perf_counter()
-            trace.add(receiver.where, receiver.name, name, *times, bytes=nbytes)
+        recorded = self.recorded
         if segment.message is not None:
             segment.message.release(events)
         elif segment.has_arrived:
-            self.recorded = events or None
+            recorded = events or None
         else:
-            self.recorded = (*segment.events, *events)
+            recorded = (*segment.events, *events)
+        self.free(segment, recorded)
+
+    def free(self, segment: Segment, recorded: tuple[Event, ...] | None) -> None:
+        """Free the buffer of a segment, which has no user any more, and let it be filled again.
+
+        :param recorded: see :attr:`recorded`
+        """
+        receiver = self.receiver
+        trace = receiver._cancel_scope.trace
+        if trace is not None:
+            name, times = f"rows from {segment.offset:,}", (self.taken_s, perf_counter())
+            trace.add(receiver.where, receiver.name, name, *times, bytes=self.taken_bytes)
+        self.segment, self.read, self.recorded = None, (), recorded
         receiver._free.append(self)
         if (receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
@@ -378,7 +404,8 @@ class Slot:
 
     def close(self) -> None:
         """Free its memory."""
-        self._view = self.several = self.segment = None
+        self.array = self.segment = None
+        self.layout, self.rows = (None, ()), -1
         self.stretch.close()
 
 
@@ -392,8 +419,11 @@ class Receiver:
     :param buffers: number of buffers
     :param copies: if True, segments are copied even where the sender's memory could be read
     :param copy_bytes: segments are copied several at a time up to this size
+    :param few_ahead: number of segments that other receivers could claim, too, which this one may take
+        ahead of requests even if they are all of a message
     :param keep: keeps an array alive until an event is done
     :param on_first_request: called with the receiver at the first request
+    :ivar has_begun: True if a segment has ever been requested
     :ivar neighbours: largest number of segments of one copy; if more than 1, all slots lie in one stretch
     """
 
@@ -407,6 +437,7 @@ class Receiver:
         *,
         copies: bool,
         copy_bytes: int,
+        few_ahead: int,
         cancel_scope: CancelScope,
         keep: Callable[[Event, Any], None],
         on_first_request: Callable[[Receiver], None],
@@ -420,10 +451,16 @@ class Receiver:
         self.bytes = 0
         self.copied_bytes = 0
         self._copies = copies
+        self._few_ahead = few_ahead
         self._cancel_scope = cancel_scope
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
+        self._users_lock = (
+            threading.RLock()
+        )  # of all slots: a release waits for no copy that is started
+        self._matching = threading.Lock()
+        self._again = False
         self.neighbours = 1
         if packet_bytes % _ALIGNMENT_BYTES == 0:
             self.neighbours = max(1, min(buffers // 3, copy_bytes // packet_bytes))
@@ -432,8 +469,10 @@ class Receiver:
         # buffer is likely to be read still. Neighbours are released, and filled again, one after the other.
         takes_last = space.stream is None and self.neighbours == 1
         self._take_slot = self._free.pop if takes_last else self._free.popleft
-        self._slots: list[Slot] = []
-        self._lane: Lane | None = None
+        self._slots = self._make_slots()
+        # If segments are copied for certain, here, before a sender and a receiver wait for each other.
+        self._lane: Lane | None = space.lane() if self.neighbours > 1 else None
+        self.has_begun = False
         self._offers: list[tuple[float, int, Offer]] = []
         self._arrivals = count()
         # Admitted requests, and requests that are not admitted yet. Weak references: a dropped future, as
@@ -443,7 +482,6 @@ class Receiver:
         self._arrived: deque[Segment] = deque()
         self._most_offers = _FEW_OFFERS
         self._is_contested = False
-        self._is_matching = False
         self._ended = False
         self._abandoned = False
         self.backlog: Callable[[], str] = str
@@ -482,7 +520,7 @@ class Receiver:
 
     def hint(self) -> str:
         """Return why no segment may come, as the end of a message."""
-        if self._slots and not self._free and self.has_offers:
+        if self.has_begun and not self._free and self.has_offers:
             return (
                 f": all buffers of {self.name} ({self.buffers}) are held, or sent on and not read yet: "
                 "release what has been read"
@@ -505,12 +543,12 @@ class Receiver:
         work.
         """
         with self._lock:
-            if not self._slots:
-                self._slots = self._make_slots()
+            if not self.has_begun:
+                if self.neighbours > 1:  # else segments may be read in place
+                    self._slots[0].stretch.allocate()
+                self.has_begun = True
                 self._free.extend(self._slots)
                 self._on_first_request(self)
-                if self.neighbours > 1:  # else segments may be read in place
-                    self._make_ready()
             if self._is_contested:
                 _add(self._waiting, [ref(pending)])
             else:
@@ -521,22 +559,12 @@ class Receiver:
             self.match()
 
     def _make_slots(self) -> list[Slot]:
-        """Return all buffers: in one stretch, or in one each, whose memory may never be needed."""
+        """Return all buffers, without their memory: in one stretch, or in one each."""
         packet = self.packet_bytes
         if self.neighbours > 1:
             stretch = Stretch(self.space, self.buffers * packet)
             return [Slot(self, stretch, number * packet) for number in range(self.buffers)]
         return [Slot(self, Stretch(self.space, packet), 0) for _ in range(self.buffers)]
-
-    def _make_ready(self) -> None:
-        """Make what copies need, before the sender waits for that."""
-        self._lane = self.space.lane()
-        self._slots[0].stretch.allocate()
-
-    @property
-    def has_begun(self) -> bool:
-        """True if a segment has ever been requested."""
-        return bool(self._slots)
 
     def events_before_admission(self) -> Sequence[Event]:
         """Return the events to wait for before waiting requests are admitted."""
@@ -629,41 +657,29 @@ class Receiver:
 
         Called after every change that may make that possible: an offer, a freed buffer, the end of the
         link.
+
+        Invariant: one thread at a time claims, so that segments arrive in order. A thread that finds
+        another one at it, or itself (the garbage collector may free a buffer at any point), only says that
+        there is more to do, before it tries; who claims looks for that after letting others.
         """
         taken: list[Offer] = []
         passed_on: list[Message] = []
         try:
-            with self._lock:
-                if offers:
+            if offers:
+                with self._lock:
                     self._queue(offers)
-                # The garbage collector may free a buffer or add an offer at any point of the loop below,
-                # and so call this again.
-                if self._is_matching:
-                    return
-                self._is_matching = True
+            self._again = True
+            while self._again and self._matching.acquire(blocking=False):
                 try:
-                    while self._free and self._offers:
-                        most = self._room(self._offers[0][2])
-                        if not most:
-                            break
-                        entry = heappop(self._offers)
-                        offer = entry[2]
-                        segments = offer.claim(most)
-                        if offer.segments_left:
-                            heappush(self._offers, entry)
-                        if not segments:
-                            continue
-                        if segments[-1].offset == offer.last_offset:
-                            taken.append(offer)
-                        if offer.message.passed_on is not None:
-                            passed_on.append(offer.message)
-                        for segment in segments:
-                            segment.receiver, segment.slot = self, self._take_slot()
-                        self._begin(offer.message, segments)
+                    self._again = False
+                    left: int | None = len(self._free)  # others wait until one copy fills several
+                    while left:
+                        left = self._claim_next(left, taken, passed_on)
+                    if self._ended:
+                        with self._lock:
+                            self._check_end()
                 finally:
-                    self._is_matching = False
-                if self._ended:
-                    self._check_end()
+                    self._matching.release()
         except BaseException as error:
             self._cancel_scope.end(error)
             raise
@@ -680,69 +696,112 @@ class Receiver:
             for message in passed_on:
                 message.release_origin()
 
+    def _claim_next(self, free: int, taken: list[Offer], passed_on: list[Message]) -> int | None:
+        """Claim segments of the first offer, and begin to copy them.
+
+        Returns how many of the free buffers are left, None if nothing can be claimed.
+
+        :param taken: gets the offer if its last segment was claimed
+        :param passed_on: gets its message if that sends on another's memory
+        """
+        with self._lock:
+            if not self._offers:
+                return None
+            most = min(free, self._room(self._offers[0][2]))
+            if not most:
+                return None
+            if self.neighbours > 1:  # a copy at a time, so that the first begins early
+                most = min(most, self.neighbours)
+            entry = heappop(self._offers)
+            offer = entry[2]
+            segments = offer.claim(most)
+            if offer.segments_left:
+                heappush(self._offers, entry)
+            if not segments:
+                return free
+            if segments[-1].offset == offer.last_offset:
+                taken.append(offer)
+            if offer.message.passed_on is not None:
+                passed_on.append(offer.message)
+            for segment in segments:
+                segment.receiver, segment.slot = self, self._take_slot()
+            self._begin(offer.message, segments)
+            return free - len(segments)
+
     def _room(self, offer: Offer) -> int:
         """Return how many segments of an offer the receiver may claim; not 0 for a stale one.
 
-        Segments that other receivers could claim are taken ahead of a request only into buffers whose
-        former users are done: a buffer that a GPU still reads does not show that this GPU is the next to be
-        free.
+        Of segments that other receivers could claim, too, a few are taken ahead of requests, in about three
+        copies: no more than a quarter of the receiver's equal share of the message. And these only into
+        buffers whose former users are done: a buffer that a GPU still reads does not show that this GPU is
+        the next to be free.
         """
         if self._abandoned or self._cancel_scope.cause is not None:
             return 0
+        free = len(self._free)
         if len(offer.receivers) == 1:
-            return len(self._free)
+            return free
         left = offer.segments_left
         if not left:
             return 1
-        room = 0
-        while room < min(left, len(self._free)):  # meanwhile others may be freed, but none is taken
-            if not all(event.done() for event in self._free[room].after):
-                break
-            room += 1
-        return max(room, min(1, len(self._requests)))
+        least, message = min(1, len(self._requests)), offer.message
+        ahead = max(self._few_ahead, message.segments // (_AHEAD * len(offer.receivers)))
+        most = min(free, ahead - (self.buffers - free))
+        if most < min(self.neighbours, message.at_once, ahead // 3, left):
+            return least
+        return max(least, self._done_slots(min(left, most)))
+
+    def _done_slots(self, most: int) -> int:
+        """Return how many of the next free buffers have no users that are not done; with the lock."""
+        recorded: tuple[Event, ...] = ()
+        for number in range(most):  # meanwhile others may be freed, but none is taken
+            slot = self._free[number]
+            if slot.recorded is None:
+                slot.recorded = recorded = recorded or slot.after
+            if not all(event.done() for event in slot.recorded):
+                return number
+        return most
 
     def _begin(self, message: Message, segments: list[Segment]) -> None:
         """Deliver consecutive segments of a message: in place, or as soon as their copy has begun."""
-        array = message.part(segments[0].offset, segments[-1].offset + segments[-1].rows)
+        array = message.array
+        row_bytes = array.nbytes // max(1, len(array))
         if not self._copies and self.space.reads(array):
             for segment in segments:
-                part = array
-                if len(segments) > 1:
-                    part = message.part(segment.offset, segment.offset + segment.rows)
+                part = message.part(segment.offset, segment.offset + segment.rows)
                 segment.array = _read_only(part)
                 segment.message = message
                 segment.events = message.after
-            self._take(segments, array)
+            self._take(segments, row_bytes)
             return
         if self._lane is None:
             self._lane = self.space.lane()
-        for copied in self._runs(message, segments, array):
-            part = array
-            if len(copied) < len(segments):
-                part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
+        for copied in self._runs(message, segments, row_bytes):
+            part = message.part(copied[0].offset, copied[-1].offset + copied[-1].rows)
             self._copy(self._lane, message, copied, part)
-            self.copied_bytes += part.nbytes
-            self._take(copied, part)
+            self.copied_bytes += self._take(copied, row_bytes)
 
-    def _take(self, segments: list[Segment], array: Any) -> None:
-        """Hand over segments, which make up an array."""
+    def _take(self, segments: list[Segment], row_bytes: int) -> int:
+        """Hand over consecutive segments; return the number of their bytes."""
         trace = self._cancel_scope.trace
         for segment in segments:
             slot = segment.slot
             slot.segment, slot.users = segment, 1
             if trace is not None:
-                slot.taken_s = perf_counter()
+                slot.taken_s, slot.taken_bytes = perf_counter(), segment.rows * row_bytes
+        nbytes = row_bytes * (segments[-1].offset + segments[-1].rows - segments[0].offset)
         self.segments += len(segments)
-        self.bytes += array.nbytes
+        self.bytes += nbytes
         self._arrived.extend(segments)
         self._deliver()
+        return nbytes
 
     def _runs(
-        self, message: Message, segments: list[Segment], array: Any
+        self, message: Message, segments: list[Segment], row_bytes: int
     ) -> Iterator[list[Segment]]:
         """Yield consecutive segments, as many at a time as one copy brings to neighbouring buffers."""
         most = 1
-        if segments[0].rows * array.nbytes == self.packet_bytes * len(array):
+        if segments[0].rows * row_bytes == self.packet_bytes:
             most = min(self.neighbours, message.at_once)  # all but the last fill their buffers
         packet, at = self.packet_bytes, 0
         while at < len(segments):
@@ -757,23 +816,22 @@ class Receiver:
     def _copy(self, lane: Lane, message: Message, copied: list[Segment], array: Any) -> None:
         """Start one copy of segments into their buffers, which are neighbours."""
         first: Slot = copied[0].slot
-        dtype, shape = array.dtype, array.shape
         if len(copied) == 1:
             events = first.after
-            view = copied[0].array = first.view(dtype, shape)
             after = message.after + events
         else:
             events = self._after_releases(copied)
-            view = first.view_of_several(dtype, shape)
             after = latest((*message.after, *events))
         if array.nbytes:
-            event = lane.copy(array, view, after)
+            event = lane.copy(array, first.address, after)
             self._keep(event, array)
             events = (event,)
-        if len(copied) > 1:  # the first time this takes longer than to start the copy
-            first.share_out(copied, dtype, shape)
+        layout = message.layout
         for segment in copied:
-            segment.events = events
+            segment.layout, segment.events = layout, events
+            slot = segment.slot
+            if slot.layout is layout and slot.rows == segment.rows:  # else the array is made later
+                segment._array = slot.array
         message.finished(events, len(copied))
 
     def _after_releases(self, copied: list[Segment]) -> tuple[Event, ...]:
@@ -790,7 +848,7 @@ class Receiver:
 
     def give_back(self, segment: Segment, stream: Any) -> None:
         """Release the buffer of a segment after the work that a stream holds now."""
-        with self._lock:  # two threads may release it
+        with self._users_lock:  # two threads may release it
             slot, segment.slot = segment.slot, None
         if slot is None:
             return
@@ -798,13 +856,13 @@ class Receiver:
         if (
             self.neighbours > 1
             and stream is None
+            and segment.has_arrived
             and slot.users == 1
             and not slot.read
             and segment.message is None
-            and segment.has_arrived
             and self.space.is_current()
         ):
-            slot.release(())
+            slot.free(segment, None)
         else:
             slot.release((self.space.record_event(stream),))
 
@@ -813,7 +871,7 @@ class Receiver:
 
         None if the segment has been released.
         """
-        with self._lock:
+        with self._users_lock:
             slot: Slot | None = segment.slot
             message: Message | None = segment.message
             if slot is None:
@@ -834,7 +892,8 @@ class Receiver:
         """Do as :meth:`share` for the live segment that an array is part of; None if there is none."""
         for slot in self._slots:
             segment = slot.segment
-            if segment is not None and self.space.overlaps(segment.array, array):
+            part = None if segment is None else segment.made_array
+            if segment is not None and part is not None and self.space.overlaps(part, array):
                 user = self.share(segment)
                 if user is not None:
                     return user

@@ -45,6 +45,7 @@ class Router(Endpoint):
     :param buffers: number of receive buffers, one number or one for each output
     :param copies: if True, segments are copied even where a receiver could read the sender's memory
     :ivar asks_by_message: True if all segments of a message go the same way
+    :ivar asks_by_source: True if all segments of an input do
     :raises TopologyError: an endpoint is named twice or of another context, there is no output, or it
         connects an endpoint to itself alone
     :raises InputError: an unknown policy, or numbers out of range
@@ -81,8 +82,11 @@ class Router(Endpoint):
         if not isinstance(name, str | None):
             raise InputError(f"name must be a text, got {shown(name)}")
         super().__init__(context, "router", name or f"router {len(context.routers)}")
-        self.asks_by_message: bool = self.policy.by_message and all(
-            end.asks_by_message for end in ends_out if isinstance(end, Router)
+        behind = [end for end in ends_out if isinstance(end, Router)]
+        by_source = self.policy.by_source and self.policy.priority is None
+        self.asks_by_source: bool = by_source and all(end.asks_by_source for end in behind)
+        self.asks_by_message: bool = (by_source or self.policy.by_message) and all(
+            end.asks_by_message for end in behind
         )
         self._is_output = False
         self._lock = threading.Lock()
@@ -112,11 +116,6 @@ class Router(Endpoint):
     def copy_bytes_to(self, target: Endpoint) -> int:
         """Return the size up to which small packets are copied several at a time; 0 if they are not."""
         return max((end.copy_bytes_to(target) for end in self._inputs), default=0)
-
-    @property
-    def has_one_receiver(self) -> bool:
-        """True if it has one output; another one could have what that takes ahead."""
-        return len(self._outputs) == 1
 
     def _reach(self, source: Endpoint) -> tuple[Endpoint, ...]:
         """Return the outputs that an input may send to; all for a router, which forwards any segment."""

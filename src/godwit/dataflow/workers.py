@@ -17,7 +17,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from contextvars import Context as Variables
 from functools import partial
 from queue import SimpleQueue
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 
 
 class _Thread(threading.Thread):
-    """Thread that runs a worker, and if it is kept others after that.
+    """Thread that runs a worker, and if it is kept others of the same GPU, or the host, after that.
 
     :param is_kept: if True, it waits in :data:`_idle` for the next worker
+    :param gpu: that of its workers; None for workers of the host
     """
 
-    def __init__(self, name: str, is_kept: bool) -> None:
+    def __init__(self, name: str, is_kept: bool, gpu: int | None) -> None:
         super().__init__(name=name, daemon=True)
         self.is_kept = is_kept
+        self.gpu = gpu
         self._inbox: SimpleQueue[_Worker] = SimpleQueue()
 
     def begin(self, worker: _Worker) -> None:
@@ -64,17 +66,17 @@ class _Thread(threading.Thread):
         is_kept = False
         try:
             worker.run()
-            is_kept = self.is_kept and len(_idle) < _MOST_IDLE
+            is_kept = self.is_kept and len(_idle.setdefault(self.gpu, [])) < _MOST_IDLE
         finally:
             if is_kept:  # not after an error of the call, which ends the thread
                 self.name = "godwit-idle"
-                _idle.append(self)
+                _idle[self.gpu].append(self)
             worker.has_ended.set()
         return is_kept
 
 
 _MOST_IDLE = 32
-_idle: list[_Thread] = []
+_idle: dict[int | None, list[_Thread]] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)
 
@@ -150,7 +152,7 @@ class Workers:
             for link in self._links_to(endpoint):
                 if link.receiver is not None:
                     link.receiver.resume()
-            thread = self._take_thread(f"godwit-worker-{endpoint}")
+            thread = self._take_thread(f"godwit-worker-{endpoint}", endpoint.space.index)
             worker = _Worker(thread, partial(self._run, endpoint, before, function, arguments))
             self._workers.append(worker)
             self._running[id(endpoint)] += 1
@@ -163,14 +165,14 @@ class Workers:
                 self._context.cancel_scope.participants.discard(thread)
                 raise
 
-    def _take_thread(self, name: str) -> _Thread:
+    def _take_thread(self, name: str, gpu: int | None) -> _Thread:
         """Return a thread that runs no worker."""
         if self._keeps_threads:
-            with suppress(IndexError):
-                thread = _idle.pop()
+            with suppress(KeyError, IndexError):
+                thread = _idle[gpu].pop()
                 thread.name = name
                 return thread
-        return _Thread(name, self._keeps_threads)
+        return _Thread(name, self._keeps_threads, gpu)
 
     def each(
         self, endpoints: Iterable[Endpoint], function: Callable[..., Any], *arguments: Any
@@ -197,10 +199,12 @@ class Workers:
         name = getattr(function, "__name__", "worker")
         try:
             self._context.cancel_scope.check()
-            with endpoint.space.entered(), self._context.recording(), ExitStack() as stack:
-                stack.enter_context(stoppable(self._context.cancel_scope.control))
-                if trace is not None:
-                    stack.enter_context(trace.span(endpoint.name, "worker", name))
+            endpoint.space.enter_thread()
+            with (
+                self._context.recording(),
+                stoppable(self._context.cancel_scope.control),
+                nullcontext() if trace is None else trace.span(endpoint.name, "worker", name),
+            ):
                 for event in before:
                     event.wait_on(endpoint.space.stream)
                 function(*arguments)

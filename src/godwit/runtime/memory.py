@@ -83,6 +83,10 @@ class Block(Protocol):
 
     nbytes: int
 
+    @property
+    def address(self) -> int:
+        """Where it begins."""
+
     def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Any:
         """Return the memory from an offset in bytes on as an array of NumPy or CuPy."""
 
@@ -93,8 +97,8 @@ class Block(Protocol):
 class Lane(Protocol):
     """Copies into one endpoint's memory, in order; each link has one."""
 
-    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
-        """Start to copy an array into a view of a block, after some events.
+    def copy(self, source: Any, to: int, after: Sequence[Event]) -> Event:
+        """Start to copy an array, which is C-contiguous, to an address in a block, after some events.
 
         The caller keeps ``source`` alive until the returned event is done.
         """
@@ -158,6 +162,9 @@ class Space(Protocol):
 
     def entered(self) -> AbstractContextManager[None]:
         """Return a context manager that makes the endpoint's GPU and stream CuPy's current ones."""
+
+    def enter_thread(self) -> None:
+        """Do so for good in the calling thread, which runs workers of this endpoint's GPU alone."""
 
     def close(self) -> None:
         """Free all memory; nothing may be using it. A second call has no effect."""

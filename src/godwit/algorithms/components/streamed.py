@@ -498,7 +498,7 @@ class GpuFeeder:
         """Start to copy to the next buffer, and enqueue kernels that use it as soon as that is possible."""
         block, used = self._blocks.popleft()
         view = block.view(source.dtype, source.shape)
-        arrival = self._lane.copy(source, view, (*after, used))
+        arrival = self._lane.copy(source, block.address, (*after, used))
         self._arriving.append((arrival, block, partial(use, view)))
         self.advance()
 

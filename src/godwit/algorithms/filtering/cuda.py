@@ -337,7 +337,9 @@ class GpuHostFilter:
 
     def download(self, origin: int, target: Array) -> Event:
         """Start to copy from an address to host memory."""
-        return self._down.from_gpu(self.index, origin, target, ()) if target.nbytes else READY
+        if not target.nbytes:
+            return READY
+        return self._down.from_gpu(self.index, origin, target.ctypes.data, target.nbytes, ())
 
     def close(self) -> None:
         """Wait for pending work, and free all memory."""

@@ -225,13 +225,12 @@ class GpuLane:
         self._hop: HostHop | None = None
         self._small: PinnedRing | None = None
 
-    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
+    def copy(self, source: Any, to: int, after: Sequence[Event]) -> Event:
         """Start to copy an array of the host, or of any GPU."""
-        driver.enter_any(self._index)
-        to, nbytes = address_of(view), int(view.nbytes)
         if isinstance(source, np.ndarray):
             return self.from_host(source, to, after)
-        here, origin = gpu_of(source), address_of(source)
+        driver.enter_any(self._index)
+        here, origin, nbytes = gpu_of(source), address_of(source), int(source.nbytes)
         if here == self._index:
             track = f"copy within cuda:{here}"
             return self._streams.copy(to, origin, nbytes, self._streams.on(here), after, track)
@@ -278,20 +277,22 @@ class HostLane:
         self._streams = Streams(times)
         self._staged = StagedCopies(times)
 
-    def copy(self, source: Any, view: Any, after: Sequence[Event]) -> Event:
+    def copy(self, source: Any, to: int, after: Sequence[Event]) -> Event:
         """Start to copy an array of a GPU, or of the host."""
+        nbytes = int(source.nbytes)
         if not isinstance(source, np.ndarray):
-            return self.from_gpu(gpu_of(source), address_of(source), view, after)
-        if source.nbytes <= _AT_ONCE_BYTES and all(event.done() for event in after):
-            np.copyto(view, source)
+            return self.from_gpu(gpu_of(source), address_of(source), to, nbytes, after)
+        origin = source.ctypes.data
+        if nbytes <= _AT_ONCE_BYTES and all(event.done() for event in after):
+            ctypes.memmove(to, origin, nbytes)
             return READY
-        to, origin = view.ctypes.data, source.ctypes.data
-        return self._staged.start(Way.WITHIN_HOST, 0, to, origin, source.nbytes, after)
+        return self._staged.start(Way.WITHIN_HOST, 0, to, origin, nbytes, after)
 
-    def from_gpu(self, index: int, origin: int, target: Array, after: Sequence[Event]) -> Event:
-        """Start to copy from an address of a GPU, after some events."""
+    def from_gpu(
+        self, index: int, origin: int, to: int, nbytes: int, after: Sequence[Event]
+    ) -> Event:
+        """Start to copy from an address of a GPU to one of the host, after some events."""
         driver.enter_any(index)
-        to, nbytes = target.ctypes.data, target.nbytes
         if is_locked(to, nbytes):
             stream, track = self._streams.on(index), f"copy cuda:{index} -> host"
             return self._streams.copy(to, origin, nbytes, stream, after, track)

@@ -153,6 +153,11 @@ class GpuSpace(_Pooled):
         """Return a context manager that makes the GPU and the stream CuPy's current ones."""
         return gpu_arrays.entered(self.index, self.stream)
 
+    def enter_thread(self) -> None:
+        """Do so for good in the calling thread, which runs workers of this GPU alone."""
+        driver.use(self.index)
+        self.stream.use()
+
     def close(self) -> None:
         """Free all memory. A second call has no effect."""
         stream, self.stream = self.stream, None
@@ -216,6 +221,9 @@ class PinnedSpace(_Pooled):
         """Return a context manager that does nothing."""
         return nullcontext()
 
+    def enter_thread(self) -> None:
+        """Do nothing."""
+
     def close(self) -> None:
         """Free all memory. A second call has no effect."""
         with ExitStack() as stack:
@@ -225,9 +233,9 @@ class PinnedSpace(_Pooled):
 
 def array_to_send(array: Any) -> Any:
     """Return what a user sends as a C-contiguous array where it lies; InputError if not one of numbers."""
-    if isinstance(array, np.ndarray) or not lies_on_gpu(array):
-        return host_array_to_send(array)
-    return gpu_arrays.sendable_gpu_array(array)
+    if gpu_arrays.is_gpu_array(array) or lies_on_gpu(array):
+        return gpu_arrays.sendable_gpu_array(array)
+    return host_array_to_send(array)
 
 
 def _record_current(index: int) -> Event:

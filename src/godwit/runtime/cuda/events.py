@@ -1,9 +1,12 @@
 """Events of GPUs' streams, from a pool: queried, and waited for by the host or by streams.
 
 Creating and destroying a CUDA event takes microseconds, and destroying one may wait for the device, so the
-pool of a GPU creates them ahead, without times, and uses them again. Invariant: a CUDA event belongs to one
-:class:`GpuEvent`, or lies in its pool. It may be recorded anew while streams still wait for it: a stream
-waits for what had been recorded when cudaStreamWaitEvent was called.
+pool of a GPU creates them ahead, without times, and uses them again. Calls go to the driver by ctypes
+(:func:`godwit.runtime.cuda.driver.quick_calls`). Where the driver refuses, the bindings of CUDA's runtime
+are called instead: they give a thread without a current GPU one, and say what failed.
+
+Invariant: a CUDA event belongs to one :class:`GpuEvent`, or lies in its pool. It may be recorded anew while
+streams still wait for it: a stream waits for what had been recorded when cudaStreamWaitEvent was called.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.memory import READY, Event
 
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY, and cudaErrorNotReady
 _WITHOUT_TIMES = 0x02
 _MADE_AHEAD = 32
 _SPECIAL_STREAMS = (0, 1, 2)
@@ -39,12 +43,7 @@ class EventPool:
         self.index = index
         self.made = 0
         # A message takes some ten calls, so the functions are looked up once.
-        _, runtime = bindings()
-        self.query = runtime.cudaEventQuery
-        self.let_wait = runtime.cudaStreamWaitEvent
-        self.not_ready = runtime.cudaError_t.cudaErrorNotReady
-        self._record = runtime.cudaEventRecord
-        self._query_stream = runtime.cudaStreamQuery
+        self.calls = driver.quick_calls()
         self._spare: deque[Any] = deque()
         self.put_back = self._spare.append
         self._make()
@@ -69,24 +68,32 @@ class EventPool:
         A query of a busy stream takes three times as long as recording (1.6 and 0.5 µs beside an H100), so
         a stream that had to wait for the last two events is not queried.
         """
-        if waits_of and waits_of.get(int(stream), 0) > 1:
+        number = int(stream)
+        if waits_of and waits_of.get(number, 0) > 1:
             return self.record(stream)
-        status = self._query_stream(stream)[0]
-        if not status:
-            return READY
-        if status != self.not_ready:
-            driver.checked((status,), f"work on cuda:{self.index} failed")
-        return self.record(stream)
+        status = self.calls.query_stream(number)
+        if status not in (0, _NOT_READY):
+            _, runtime = bindings()
+            status = self.answer(runtime.cudaStreamQuery(stream))
+        return self.record(stream) if status else READY
 
     def record(self, stream: Any) -> GpuEvent:
         """Record an event in a stream that is known to be busy."""
-        handle = self.take()
-        event = GpuEvent(self, handle, int(stream))
-        outcome = self._record(handle, stream)
-        if outcome[0]:
+        handle, number = self.take(), int(stream)
+        event = GpuEvent(self, handle, number)
+        if self.calls.record(event.number, number):
+            _, runtime = bindings()
+            outcome = runtime.cudaEventRecord(handle, stream)
             driver.checked(outcome, f"recording an event on cuda:{self.index}")
         event.recorded = next(_numbers)
         return event
+
+    def answer(self, outcome: tuple[Any]) -> int:
+        """Return 0 or 600, not ready; DeviceError for another outcome of a query by the bindings."""
+        status = int(outcome[0])
+        if status not in (0, _NOT_READY):
+            driver.checked(outcome, f"work on cuda:{self.index} failed")
+        return status
 
     def _make(self) -> None:
         _, runtime = bindings()
@@ -106,16 +113,27 @@ def event_pool(index: int) -> EventPool:
 class GpuEvent:
     """CUDA event, recorded in a stream of a GPU.
 
+    :ivar number: the CUDA event as a number
     :ivar stream: the stream as a number; None for those whose numbers every GPU has
     :ivar begun: the counter before the recording
     :ivar recorded: the counter after the recording; see :func:`godwit.runtime.memory.latest`
     """
 
-    __slots__ = ("_handle", "_pool", "_reached", "_waiter", "begun", "recorded", "stream")
+    __slots__ = (
+        "_handle",
+        "_pool",
+        "_reached",
+        "_waiter",
+        "begun",
+        "number",
+        "recorded",
+        "stream",
+    )
 
     def __init__(self, pool: EventPool, handle: Any, stream: int) -> None:
         self._pool = pool
         self._handle = handle
+        self.number = int(handle)
         self._reached = False
         self._waiter: Any = None  # the last stream that was made to wait for it
         self.stream = None if stream in _SPECIAL_STREAMS else stream
@@ -125,11 +143,12 @@ class GpuEvent:
         """Return True if the work before it is done; DeviceError if that failed."""
         if not self._reached:
             pool = self._pool
-            outcome = pool.query(self._handle)
-            if outcome[0]:
-                if outcome[0] == pool.not_ready:
-                    return False
-                driver.checked(outcome, f"work on cuda:{pool.index} failed")
+            status = pool.calls.query(self.number)
+            if status not in (0, _NOT_READY):
+                _, runtime = bindings()
+                status = pool.answer(runtime.cudaEventQuery(self._handle))
+            if status:
+                return False
             self._reached = True
         return True
 
@@ -153,11 +172,12 @@ class GpuEvent:
                 waits_of.pop(int(native_stream(stream)), None)
             return
         pool, native = self._pool, native_stream(stream)
-        outcome = pool.let_wait(native, self._handle, 0)
-        if outcome[0]:
+        number = int(native)
+        if pool.calls.let_wait(number, self.number, 0):
+            _, runtime = bindings()
+            outcome = runtime.cudaStreamWaitEvent(native, self._handle, 0)
             driver.checked(outcome, f"letting a stream wait for cuda:{pool.index}")
         self._waiter = native
-        number = int(native)
         waits_of[number] = waits_of.get(number, 0) + 1
 
     def __del__(self) -> None:
@@ -224,8 +244,8 @@ def record_event(stream: Any, default_gpu: int | None) -> Event:
     if int(native) in _SPECIAL_STREAMS:
         if default_gpu is None:
             return READY
-        with driver.entered(default_gpu):  # the null stream is that of the current GPU
-            return event_pool(default_gpu).record(native)
+        # The null stream is that of the current GPU.
+        return driver.call_on(default_gpu, event_pool(default_gpu).record, native)
     index = _gpu_of(native, default_gpu)
     return event_pool(index).record_unless_done(native)
 

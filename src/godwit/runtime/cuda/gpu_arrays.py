@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from godwit import config
@@ -92,12 +92,11 @@ def is_current(index: int) -> bool:
     return bool(cupy().cuda.runtime.getDevice() == index)
 
 
-def entered(index: int, stream: Any) -> AbstractContextManager[Any]:
-    """Return a context manager that makes a GPU and a stream CuPy's current ones."""
-    with ExitStack() as stack:
-        stack.enter_context(driver.entered(index))
-        stack.enter_context(stream)
-        return stack.pop_all()
+@contextmanager
+def entered(index: int, stream: Any) -> Iterator[None]:
+    """Make a GPU and a stream CuPy's current ones for the block."""
+    with driver.entered(index), stream:
+        yield
 
 
 def sort_keys(keys: Buffer, count: int, stream: Stream) -> None:

@@ -683,13 +683,19 @@ class PoolBlock:
         self.nbytes = nbytes
         self._last_view: tuple[int, Any, tuple[int, ...], Any] | None = None  # packets are alike
 
+    @property
+    def address(self) -> int:
+        """Where it begins; InputError if it has been given back."""
+        if self.holding is None:
+            raise InputError("this block has been given back")
+        return self.holding.pointer + self.offset
+
     def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Any:
         """Return an array over the block, from an offset in bytes on.
 
         :raises InputError: the block has been given back, or is too small
         """
-        if self.holding is None:
-            raise InputError("this block has been given back")
+        address = self.address + offset
         last = self._last_view
         if last is not None and last[0] == offset and last[1] == dtype and last[2] == shape:
             return last[3]
@@ -698,7 +704,7 @@ class PoolBlock:
                 f"a block of {self.nbytes:,} bytes has no room for {np.dtype(dtype)} of shape {shape}"
                 + f" at {offset:,}" * bool(offset)
             )
-        address = self.holding.pointer + self.offset + offset
+        assert self.holding is not None
         view = self._pool.view_of(self.holding, address, dtype, shape)
         self._last_view = offset, dtype, shape, view
         return view

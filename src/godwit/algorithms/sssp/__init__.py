@@ -233,7 +233,7 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
 
 
-_ARCS_OF_A_GPU = 1 << 24
+_ARCS_OF_A_GPU = 1 << 27
 """Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
 
 

@@ -614,22 +614,15 @@ __device__ __forceinline__ void team_pull(Search &search) {
                 weight[i] = reads ? arguments.in_weights[at + i] : Weight(0);
             }
 #pragma unroll
-            for (u32 pair = 0; pair < 4; pair += 2) {
-                Stored from[2];
-#pragma unroll
-                for (u32 i = 0; i < 2; i++) {
-                    const bool reads = target[pair + i] >= 0 && !ends;
-                    from[i] = reads ? load_known(arguments.known + target[pair + i]) : UNREACHED;
+            for (u32 i = 0; i < 4; i++) {
+                if (target[i] < 0 || ends) continue;
+                search.looked += 1;
+                if (key_of(weight[i]) > key_up_to<Weight>(value_of(best))) {
+                    ends = true;
+                    continue;
                 }
-#pragma unroll
-                for (u32 i = 0; i < 2; i++) {
-                    if (target[pair + i] < 0 || ends) continue;
-                    search.looked += 1;
-                    if (key_of(weight[pair + i]) > key_up_to<Weight>(value_of(best)))
-                        ends = true;
-                    else if (from[i] <= search.near)
-                        best = min(best, search.along(from[i], weight[pair + i]));
-                }
+                const Stored from = load_known(arguments.known + target[i]);
+                if (from <= search.near) best = min(best, search.along(from, weight[i]));
             }
             at += 4;
             ends |= at >= end;

@@ -26,9 +26,7 @@ struct Trials {
     u64 begin_ns;       // when the measurement began
     float begin_first;  // the lowest pending priority then
     float begin_bound;  // the bound then, or when the width changed
-    float slowness;     // of the width that is kept: nanoseconds for a priority; 0: not measured yet
-    float middle;       // the priority in the middle of that measurement
-    float drift;        // by how much slowness grows with the priority at the same width
+    float speed;        // of the width that is kept
     float factor;       // of the width that is tried over the one before
     u32 meetings;       // since the measurement began
     u32 phase;
@@ -36,8 +34,6 @@ struct Trials {
     u32 patience;   // the rest after the last trial
     u32 measures;   // 0: work within the bound of the width before is still pending
     u32 was_dense;  // before this trial
-    u32 has_drift;  // two measurements of one width have followed each other
-    u32 padding;
 };
 
 // The state of a run besides values and bitmaps; with these it is all that a later launch needs to

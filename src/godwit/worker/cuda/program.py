@@ -89,9 +89,7 @@ TRIALS = np.dtype(
         ("begin_ns", np.uint64),
         ("begin_first", np.float32),
         ("begin_bound", np.float32),
-        ("slowness", np.float32),
-        ("middle", np.float32),
-        ("drift", np.float32),
+        ("speed", np.float32),
         ("factor", np.float32),
         ("meetings", np.uint32),
         ("phase", np.uint32),
@@ -99,8 +97,6 @@ TRIALS = np.dtype(
         ("patience", np.uint32),
         ("measures", np.uint32),
         ("was_dense", np.uint32),
-        ("has_drift", np.uint32),
-        ("padding", np.uint32),
     ]
 )
 

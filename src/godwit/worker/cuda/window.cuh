@@ -4,17 +4,12 @@
 // vertex begins in one block, which would process a wide window alone and far out of order, while all others
 // wait.
 //
-// Then a run's slowness is the time in which its lowest pending priority rises by one. It is measured from when
+// Then a run's speed is by how much its lowest pending priority rises in a nanosecond. It is measured from when
 // all work within the bound is done until, some meetings later, all work within the bound of that time is done, too:
 // a wide window raises the lowest priority at once, and costs more work later. Then a window twice as wide is tried,
-// and one half as wide, the narrower first if many due vertices were left. As long as a width is faster
+// and one half as wide, the narrower first if many due vertices were left. As long as a width is much faster
 // than the one before, the next is tried; else the faster is kept for a while, which doubles with each trial in vain.
-//
-// A search that spreads has more vertices to process for each priority, and becomes slower at any width: compared
-// with the measurement before, a better width would look worse. So the first trial waits for two measurements of one width,
-// and their *drift*, by how much slowness grows with the priority, says how slow the width before would be by now. Where a
-// round takes a + c * n for n vertices, and n grows with the priority, the drift is the same for all widths.
-//
+// (What the last doubling gained, the next one gains half of at best: it is not tried where little would be left.)
 // A wider window that leaves so many due vertices that blocks no longer run ahead is given up at once: its
 // work grows severalfold. So a width is found for weights of any distribution, and again where the graph changes.
 //
@@ -26,9 +21,8 @@
 
 // Meetings of a measurement: at least so many, and this part of all before it, which makes it exact in long runs.
 // It ends after MOST_MEETINGS more where the window is so wide that its work does not end.
-constexpr u32 LEAST_MEETINGS = 5, MEETINGS_SHARE = 16, MOST_MEETINGS = 12;
-constexpr float TRIED_FACTOR = 2, LEAST_GAIN = 1.05f, WIDEST_FACTOR = 1024;
-constexpr float MOST_DRIFT = 2;  // between two measurements
+constexpr u32 LEAST_MEETINGS = 8, MEETINGS_SHARE = 16, MOST_MEETINGS = 12;
+constexpr float TRIED_FACTOR = 2, LEAST_GAIN = 1.05f, MUCH_GAIN = 1.25f, WIDEST_FACTOR = 1024;
 constexpr u32 LONGEST_REST = 64;                     // measurements
 constexpr u32 LEAST_HOPS = 16, MOST_HOPS = 1 << 20;  // as in worker/delta.py
 constexpr float FIRST_SHARE = 1.0f / 32;             // of the width that was asked for
@@ -66,12 +60,6 @@ __device__ __forceinline__ void thread_begin_measurement(Control *control, float
     trials.begin_first = first;
 }
 
-// How slow the width that is kept is expected to be at a priority.
-__device__ __forceinline__ float expected_slowness(const Trials &trials, float priority) {
-    const float now = trials.slowness + trials.drift * (priority - trials.middle);
-    return fminf(fmaxf(now, trials.slowness / MOST_DRIFT), trials.slowness * MOST_DRIFT);
-}
-
 // Take a meeting into account, before the bound rises; called by one thread of each device. Return true if a
 // measurement, or another width, begins: then `begin_bound` is to be the next bound.
 //
@@ -97,30 +85,26 @@ __device__ __forceinline__ bool thread_adapt_window(const Part<P> &part, float f
         thread_begin_measurement(control, first, time_ns);
         return true;
     }
-    const float rise = first - trials.begin_first, middle = trials.begin_first + rise / 2;
-    const float slowness = static_cast<float>(time_ns - trials.begin_ns) / rise;
-    const bool is_measured = !fills && rise > 0 && isfinite(slowness);
+    const float speed =
+        fills ? 0 : (first - trials.begin_first) / static_cast<float>(time_ns - trials.begin_ns);
     thread_begin_measurement(control, first, time_ns);
+    if (!isfinite(speed)) return true;
     if (trials.phase == RESTS) {
-        if (!is_measured) return true;
-        if (trials.slowness != 0 && middle > trials.middle) {
-            trials.drift = (slowness - trials.slowness) / (middle - trials.middle);
-            trials.has_drift = 1;
+        trials.speed = speed;
+        if (trials.rest > 0) {
+            trials.rest -= 1;
+            return true;
         }
-        trials.slowness = slowness;
-        trials.middle = middle;
-        if (trials.rest > 0) trials.rest -= 1;
-        if (trials.rest > 0 || !trials.has_drift) return true;
         trials.phase = TRIES_FIRST;
         trials.was_dense = is_dense;
         trials.factor = is_dense ? 1 / TRIED_FACTOR : TRIED_FACTOR;
         thread_set_window(part, control->window * trials.factor);
-    } else if (is_measured && LEAST_GAIN * slowness < expected_slowness(trials, middle)) {
-        trials.slowness = slowness;
-        trials.middle = middle;
-        trials.phase = GOES_ON;
-        trials.patience = 1;
-        thread_set_window(part, control->window * trials.factor);
+    } else if (speed > LEAST_GAIN * trials.speed) {
+        const bool is_much = speed > MUCH_GAIN * trials.speed;
+        trials.speed = speed;
+        trials.patience = trials.rest = 1;
+        trials.phase = is_much ? GOES_ON : RESTS;
+        if (is_much) thread_set_window(part, control->window * trials.factor);
     } else {
         const float before = control->window / trials.factor;
         if (trials.phase == TRIES_FIRST) {

@@ -319,7 +319,8 @@ def _in_supersteps(
     steps = place_positions(
         placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
     )
-    takes_all |= len(devices) > 1 and not steps.has_room_for_copy() and are_peers(devices)
+    if not takes_all and len(devices) > 1 and are_peers(devices):
+        takes_all = not steps.has_room_for_copy()
     statistics = RunStatistics(
         tuple(device.name for device in devices[: None if takes_all else 1]), "direction-optimizing"
     )

@@ -91,12 +91,14 @@ struct Arguments {
     Stored *distances;  // of own vertices, by local index
     u32 *pending;       // bits of own vertices, as `open`
     u32 *open;
-    u32 *cursors;             // arcs of each row that were pushed, or NEVER
-    Stored *known;            // by position: own distances, and copies of others'
-    const u32 *known_open;    // by position: after the pull, `open` of all devices
-    Stored *known_by[MAX_DEVICES];     // `known` of every device
+    u32 *cursors;                   // arcs of each row that were pushed, or NEVER
+    Stored *known;                  // by position: own distances, and copies of others'
+    const u32 *known_open;          // by position: after the pull, `open` of all devices
+    Stored *known_by[MAX_DEVICES];  // `known` of every device
     u32 *known_open_by[MAX_DEVICES];
-    u32 *sent[2][MAX_DEVICES];  // of every device, by parity of supersteps: bits of others' vertices that it lowered
+    u32 *sent
+        [2]
+        [MAX_DEVICES];  // of every device, by parity of supersteps: bits of others' vertices that it lowered
     Schedule::Row *left_rows;
     SsspCounters *counters;
     const Id *seeds;  // in host memory: positions of the sources, of all devices
@@ -144,7 +146,9 @@ struct Search {
         return HAS_OTHERS ? arguments.stage.devices : 1;
     }
     // Position of the first own vertex.
-    __device__ __forceinline__ i64 first() const { return HAS_OTHERS ? arguments.stage.first() : 0; }
+    __device__ __forceinline__ i64 first() const {
+        return HAS_OTHERS ? arguments.stage.first() : 0;
+    }
     // The local index of an own vertex; at least `capacity` for others.
     __device__ __forceinline__ u64 index_of(Id position) const {
         return static_cast<u64>(static_cast<i64>(position) - first());
@@ -460,9 +464,8 @@ __device__ __forceinline__ void team_receive(Search &search, bool is_first) {
                     words &= words - 1;
                     const u32 bits = __shfl_sync(FULL_WARP, theirs, from[i] % WARP);
                     const bool is_sent = from[i] < WARP && (bits >> lane_id() & 1);
-                    distance[i] = is_sent
-                                      ? load_system(known + (base + from[i]) * 32 + lane_id())
-                                      : UNREACHED;
+                    distance[i] = is_sent ? load_system(known + (base + from[i]) * 32 + lane_id())
+                                          : UNREACHED;
                 }
 #pragma unroll
                 for (u32 i = 0; i < LOADS; i++) {

@@ -19,14 +19,14 @@
 // new one; from then on, a vertex whose distance falls to `near` or below is *pending*. The bit is set after the
 // distance is written, and cleared before it is read: no change is lost.
 //
-// Several devices: an owner pushes and pulls along its rows, and has the distances of its vertices. Of others' vertices
-// a device has copies, `known`, which are never below the owner's distance but for what is on its way. A push to such a
-// vertex lowers the copy, and sets a bit in `sent`, from where the owner takes it in the next superstep that
-// pushes: it reads the words of bits and then the copies. So most arcs to a vertex that is nearer already send nothing,
-// and no device waits for another within a superstep. What is sent within a stage, up to `near`, counts as found: the
-// stage goes on. Before the pull, owners store their final distances in the copies of all (BROADCAST). In the pull they
-// store what they find, by which the copies say at the correction what need not be sent. What was sent last
-// before the pull is only taken after it: the pull looks at the same arcs.
+// Several devices: an owner pushes and pulls along its rows, and has the distances of its vertices. Of others'
+// vertices a device has copies, `known`, which are never below the owner's distance but for what is on its way. A
+// push to such a vertex lowers the copy, and sets a bit in `sent`, from where the owner takes it in the next
+// superstep that pushes: it reads the words of bits and then the copies. So most arcs to a vertex that is nearer
+// already send nothing, and no device waits for another within a superstep. What is sent within a stage, up to
+// `near`, counts as found: the stage goes on. Before the pull, owners store their final distances in the copies of
+// all (BROADCAST). In the pull they store what they find, by which the copies say at the correction what need not
+// be sent. What was sent last before the pull is only taken after it: the pull looks at the same arcs.
 //
 // Distances are stored as integers in whose order they are: floating-point numbers that are not negative are ordered
 // like their bits.
@@ -374,8 +374,8 @@ __device__ __forceinline__ void thread_prefix(Search &search, u32 vertex, bool c
     }
 }
 
-// Own vertices, dealt out to the warps of the grid in turn, eight at a time: vertices with many arcs come first. The bits of
-// a *share* are those of four bytes of a bitmap, far apart.
+// Own vertices, dealt out to the warps of the grid in turn, eight at a time: vertices with many arcs come first.
+// The bits of a *share* are those of four bytes of a bitmap, far apart.
 struct Shares {
     i64 bytes;
     u64 warps, warp;
@@ -412,8 +412,8 @@ struct Shares {
     }
 };
 
-// The vertices with which a stage begins, as bits of the lanes' shares, from `base` on: those whose distances lie between the
-// old bound and the new one, and open ones. All lanes participate.
+// The vertices with which a stage begins, as bits of the lanes' shares, from `base` on: those whose distances lie
+// between the old bound and the new one, and open ones. All lanes participate.
 __device__ __forceinline__ u32 warp_begin_stage(Search &search, const Shares &shares, i64 base,
                                                 u32 open) {
     constexpr u32 LOADS = 8;
@@ -439,8 +439,8 @@ __device__ __forceinline__ u32 warp_begin_stage(Search &search, const Shares &sh
     return mine;
 }
 
-// Take the distances that other devices have sent in the superstep that pushed before. Own vertices whose distances fall to
-// `near` or below become pending, but for the first superstep of a stage, which looks at all distances.
+// Take the distances that other devices have sent in the superstep that pushed before. Own vertices whose distances
+// fall to `near` or below become pending, but for the first superstep of a stage, which looks at all distances.
 __device__ __forceinline__ void team_receive(Search &search, bool is_first) {
     constexpr u32 LOADS = 8;
     const Arguments &arguments = search.arguments;

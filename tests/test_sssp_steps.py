@@ -188,7 +188,7 @@ def test_long_paths_are_left_to_the_asynchronous_engine(
 ) -> None:
     graph = gw.generators.path(2000).with_random_weights(1, 9, seed=1)
     monkeypatch.setattr(cuda, "DEEP_STEPS", 16)
-    with gw.place(graph, count) as placed:
+    with gw.place(graph, [f"cuda:{device}" for device in range(count)]) as placed:
         for _ in range(2):
             found = gw.sssp(placed, 0)
             assert found.statistics.solver == "asynchronous"

@@ -63,7 +63,9 @@ ENDPOINTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def all_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "_has_hubs", lambda graph: graph.is_weighted)
+    monkeypatch.setattr(
+        algorithm, "_has_hubs", lambda graph: graph.is_weighted and graph.arc_count > 0
+    )
     monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", 0)
 
 

@@ -7,9 +7,9 @@
 // Then a run's speed is by how much its lowest pending priority rises in a nanosecond. It is measured from when
 // all work within the bound is done until, some meetings later, all work within the bound of that time is done, too:
 // a wide window raises the lowest priority at once, and costs more work later. Then a window twice as wide is tried,
-// and one half as wide, the narrower first if many due vertices were left. As long as a width is much faster
+// and one half as wide, the narrower first if many due vertices were left. As long as a width is faster
 // than the one before, the next is tried; else the faster is kept for a while, which doubles with each trial in vain.
-// (What the last doubling gained, the next one gains half of at best: it is not tried where little would be left.)
+// On several devices, where a window that is too wide costs more, the next is tried only if the last was much faster.
 // A wider window that leaves so many due vertices that blocks no longer run ahead is given up at once: its
 // work grows severalfold. So a width is found for weights of any distribution, and again where the graph changes.
 //
@@ -100,11 +100,11 @@ __device__ __forceinline__ bool thread_adapt_window(const Part<P> &part, float f
         trials.factor = is_dense ? 1 / TRIED_FACTOR : TRIED_FACTOR;
         thread_set_window(part, control->window * trials.factor);
     } else if (speed > LEAST_GAIN * trials.speed) {
-        const bool is_much = speed > MUCH_GAIN * trials.speed;
+        const bool goes_on = part.devices == 1 || speed > MUCH_GAIN * trials.speed;
         trials.speed = speed;
         trials.patience = trials.rest = 1;
-        trials.phase = is_much ? GOES_ON : RESTS;
-        if (is_much) thread_set_window(part, control->window * trials.factor);
+        trials.phase = goes_on ? GOES_ON : RESTS;
+        if (goes_on) thread_set_window(part, control->window * trials.factor);
     } else {
         const float before = control->window / trials.factor;
         if (trials.phase == TRIES_FIRST) {

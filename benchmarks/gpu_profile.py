@@ -1,4 +1,4 @@
-"""What the time of supersteps is spent on, of a breadth-first search or of connected components, by device.
+"""What the time of supersteps is spent on, of searches or of connected components, by device.
 
     python benchmarks/gpu_profile.py --graphs rmat22,rmat24 --devices 1,2
     python benchmarks/gpu_profile.py --query components --graphs road4900 --devices 1,2 --merges tree,direct
@@ -25,6 +25,7 @@ from gpu_steps_plans import GRAPHS
 
 PHASES = {
     "bfs": ("begin", "push", "receive", "spread", "pull", "queue", "queue again"),
+    "sssp": ("begin", "push", "broadcast", "pull", "correct"),
     "components": ("begin", "hook plainly", "compress", "link neighbours", "sample", "link rows",
                    "merge", "flatten roots", "settle", "label", "name"),
 }  # fmt: skip
@@ -61,7 +62,8 @@ def main() -> None:
     steps.StepPlan.run = run  # type: ignore[method-assign]
     rows = []
     for name in arguments.graphs.split(","):
-        graph = gw.generate(GRAPHS[name], device="cuda:0")
+        weights = ",weights=1..64" if arguments.query == "sssp" else ""
+        graph = gw.generate(GRAPHS[name] + weights, device="cuda:0")
         for devices in arguments.devices.split(","):
             with gw.place(graph, device_list(devices)) as placed:
                 for words, ask in queries(arguments, name, graph, placed):
@@ -86,6 +88,10 @@ def queries(
     if arguments.query == "bfs":
         source = source_of(name, graph)
         yield "", lambda: gw.bfs(placed, source, execution="bulk-synchronous")
+        return
+    if arguments.query == "sssp":
+        source = source_of(name, graph)
+        yield "", lambda: gw.sssp(placed, source, results="cuda:0")
         return
     merges = arguments.merges.split(",") if len(placed.context.devices) > 1 else ["auto"]
     for method in arguments.methods.split(","):

@@ -1,9 +1,9 @@
-"""Arcs that shortest paths look at on one GPU, and kernels' times, beside the asynchronous engine.
+"""Arcs that shortest paths look at on GPUs, and kernels' times, beside the asynchronous engine.
 
-    python benchmarks/gpu_sssp.py                     # --graphs rmat20,rmat22
+    python benchmarks/gpu_sssp.py                     # --graphs rmat20,rmat22 --devices 1,2
 
-Milliseconds, medians of five queries after a first one; sources of highest degree. Both results are
-compared.
+Milliseconds, medians of nine queries after a first one; sources of highest degree. *GPUs*: on how many the
+graph is placed, and in brackets how many of these searched by default. All results are compared.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
+from gpu_paths import device_list
 
 GRAPHS = {
     "rmat20": "rmat:20,edge_factor=16,seed=1,weights=1..64",
@@ -56,22 +57,31 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--graphs", default=",".join(GRAPHS), help=", ".join(GRAPHS))
-    print(f"{'graph':16} {'weights':16} {'auto':>9} {'arcs':>6} {'asynchronous':>13} {'arcs':>6}")
-    for name in parser.parse_args().graphs.split(","):
+    parser.add_argument("--devices", default="1", help="numbers of GPUs, or such as 0+0")
+    arguments = parser.parse_args()
+    print(
+        f"{'graph':16} {'weights':16} {'GPUs':7} {'auto':>9} {'arcs':>6} {'asynchronous':>13} {'arcs':>6}"
+    )
+    for name in arguments.graphs.split(","):
         generated = gw.generate(GRAPHS[name], device="cuda:0" if "rmat" in name else None)
         for weights, graph in weightings(name, generated):
             source = graph.highest_degree_vertex()
-            with gw.place(graph, "cuda:0") as placed:
-                row, distances = [], []
-                for execution in ("auto", "asynchronous"):
-                    results = [gw.sssp(placed, source, execution=execution) for _ in range(6)]
-                    kernels = [result.statistics.seconds["kernel"] for result in results[1:]]
-                    arcs = results[-1].statistics.arcs_relaxed.sum() / graph.arc_count
-                    row += [1e3 * median(kernels), arcs]
-                    distances.append(results[-1].distance)
-            np.testing.assert_array_equal(*distances)
-            text = "{:9.3f} {:6.3f} {:13.3f} {:6.3f}".format(*row)
-            print(f"{name:16} {weights:16} {text}", flush=True)
+            distances = []
+            for devices in arguments.devices.split(","):
+                with gw.place(graph, device_list(devices)) as placed:
+                    row, searched = [], []
+                    for execution in ("auto", "asynchronous"):
+                        results = [gw.sssp(placed, source, execution=execution) for _ in range(10)]
+                        kernels = [result.statistics.seconds["kernel"] for result in results[1:]]
+                        arcs = results[-1].statistics.arcs_relaxed.sum() / graph.arc_count
+                        row += [1e3 * median(kernels), arcs]
+                        searched.append(len(results[-1].statistics.devices))
+                        distances.append(results[-1].distance)
+                gpus = f"{devices} ({searched[0]})"
+                text = "{:9.3f} {:6.3f} {:13.3f} {:6.3f}".format(*row)
+                print(f"{name:16} {weights:16} {gpus:7} {text}", flush=True)
+            for distance in distances[1:]:
+                np.testing.assert_array_equal(distance, distances[0])
 
 
 if __name__ == "__main__":

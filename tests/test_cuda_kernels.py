@@ -274,8 +274,9 @@ DISTANCES = [
 )
 def test_shortest_paths_compile(dtypes: tuple[str, ...], architecture: str) -> None:
     ids, _, weights = map(np.dtype, dtypes)
-    text = sssp_steps.source(*map(np.dtype, dtypes))
-    assert b".text.work\0" in cubin(text, (), architecture)
+    for several in (False, True):
+        text = sssp_steps.source(*map(np.dtype, dtypes), several=several)
+        assert b".text.work\0" in cubin(text, (), architecture)
     code = cubin(sssp_rows.source(ids, weights), (), architecture)
     assert b".text.write_weight_keys\0" in code
 

@@ -1,4 +1,4 @@
-"""Shortest paths in supersteps on one GPU: pushed along short arcs, pulled, and corrected."""
+"""Shortest paths in supersteps on GPUs: pushed along short arcs, pulled, and corrected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import godwit as gw
@@ -15,7 +15,8 @@ from emulated_grid import Machine, emulated_gpus
 from godwit import Graph
 from godwit.algorithms import sssp as algorithm
 from godwit.algorithms.sssp import cuda
-from godwit.runtime.cuda import driver
+from godwit.supersteps.placement import StepPlacement
+from gpu_endpoints import needs_gpu, on_endpoints
 from graphs import LENGTHS, graphs, with_weights_of
 
 SOLVER = "direction-optimizing"
@@ -52,21 +53,115 @@ def test_distances_are_those_of_the_cpu(
             assert found.statistics.solver == SOLVER or graph.arc_count == 0 or kind == "rounding"
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
-def test_any_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "_has_hubs", lambda graph: True)
+ENDPOINTS: dict[str, dict[str, Any]] = {
+    "two": {"devices": ["cuda:0", "cuda:1"]},
+    "three": {"devices": ["cuda:0", "cuda:1", "cuda:2"]},
+    "ranges": {"devices": ["cuda:1", "cuda:0"], "partition": "contiguous"},
+    "two on one": {"devices": ["cuda:0", "cuda:1", "cuda:0"], "partition": "contiguous"},
+}
+
+
+@pytest.fixture
+def all_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        algorithm, "_has_hubs", lambda graph: graph.is_weighted and graph.arc_count > 0
+    )
+    monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", 0)
+
+
+@pytest.fixture(scope="module")
+def several_gpus() -> Iterator[Machine]:
+    with emulated_gpus(3, multiprocessors=2) as machine:
+        yield machine
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+@settings(
+    max_examples=max(1, settings().max_examples // 4),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(graph=graphs(min_vertices=1), seed=st.integers(0, 99), data=st.data())
+def test_distances_on_several_gpus_are_those_of_the_cpu(
+    several_gpus: Machine, all_search: None, kind: str, graph: Graph, seed: int, data: Any
+) -> None:
+    graph = with_weights_of(graph, kind, seed)
+    given = ENDPOINTS[data.draw(st.sampled_from(sorted(ENDPOINTS)))]
+    with gw.place(graph, **given) as placed:
+        for _ in range(2):
+            vertices = st.integers(0, graph.vertex_count - 1)
+            sources = data.draw(st.lists(vertices, min_size=1, max_size=3, unique=True))
+            cutoff = data.draw(st.sampled_from([None, 3.0, 1e12]))
+            found = gw.sssp(placed, sources, cutoff=cutoff)
+            expected = gw.sssp(graph, sources, cutoff=cutoff, devices="cpu")
+            np.testing.assert_array_equal(found.distance, expected.distance)
+            np.testing.assert_array_equal(found.predecessor, expected.predecessor)
+            assert found.statistics.devices == tuple(given["devices"])
+            assert found.statistics.solver == SOLVER or graph.arc_count == 0 or kind == "rounding"
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "seed"),
+    [("one", 1), ("one", 2), ("two", 1), ("two", 2), ("three", 3), ("two on one", 4)],
+)
+@pytest.mark.usefixtures("all_search")
+def test_any_schedule(endpoints: str, seed: int) -> None:
     graph = gw.generators.rmat(7, 8, seed=2).with_random_weights(1, 20, seed=3)
     expected = gw.sssp(graph, 1, devices="cpu").distance
+    given = ENDPOINTS.get(endpoints, {"devices": ["cuda:0"]})
     with (
-        emulated_gpus(1, seed=seed, checks=True) as machine,
-        gw.place(graph, "cuda:0") as placed,
+        emulated_gpus(3, seed=seed, checks=True) as machine,
+        gw.place(graph, **given) as placed,
     ):
         machine.checks = False  # rows are sorted in memory of the host
         gw.sssp(placed, 0)
         machine.checks = True
         found = gw.sssp(placed, 1)
     assert found.statistics.solver == SOLVER
+    assert found.statistics.devices == tuple(given["devices"])
     np.testing.assert_array_equal(found.distance, expected)
+
+
+@pytest.mark.usefixtures("all_search")
+def test_several_gpus_look_at_the_arcs_that_one_looks_at(several_gpus: Machine) -> None:
+    graph = gw.generators.rmat(9, 16, seed=1).with_random_weights(1, 64, seed=1)
+    arcs = []
+    for devices in (["cuda:0"], ["cuda:0", "cuda:1"], ["cuda:0", "cuda:1", "cuda:2"]):
+        with gw.place(graph, devices) as placed:
+            found = gw.sssp(placed, graph.highest_degree_vertex())
+        arcs.append(int(found.statistics.arcs_relaxed.sum()))
+        assert len(found.statistics.arcs_relaxed) == len(devices)
+        assert found.statistics.arcs_relaxed.min() > 0
+    assert max(arcs) < 1.2 * min(arcs) < graph.arc_count / 2
+
+
+@pytest.mark.usefixtures("all_search")
+def test_distances_beyond_32_bits_on_several_gpus(several_gpus: Machine) -> None:
+    ends = np.arange(40)
+    graph = Graph.from_edges(ends, ends + 1, np.full(40, 2**30 - 3)).with_weights(
+        np.where(np.arange(40) % 2, 2**30 - 3, 2**30 - 4).astype(np.int32)
+    )
+    expected = gw.sssp(graph, 0, devices="cpu").distance
+    assert expected.max() > 2**32
+    with gw.place(graph, ["cuda:0", "cuda:1"]) as placed:
+        for _ in range(2):
+            np.testing.assert_array_equal(gw.sssp(placed, 0).distance, expected)
+
+
+@pytest.mark.usefixtures("all_search")
+def test_a_graph_that_fits_no_gpu_is_searched_by_all(
+    several_gpus: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", 1 << 40)
+    graph = gw.generators.rmat(7, 8, seed=2).with_random_weights(1, 20, seed=3)
+    expected = gw.sssp(graph, 1, devices="cpu").distance
+    devices = ["cuda:0", "cuda:1"]
+    for has_room in (True, False):
+        monkeypatch.setattr(StepPlacement, "has_room_for_copy", lambda _, has=has_room: has)
+        with gw.place(graph, devices) as placed:
+            found = gw.sssp(placed, 1)
+            assert found.statistics.devices == tuple(devices[: 1 if has_room else 2])
+            assert found.statistics.solver == SOLVER
+            np.testing.assert_array_equal(found.distance, expected)
 
 
 def test_fewer_arcs_are_looked_at(gpus: Machine) -> None:
@@ -88,12 +183,14 @@ def test_rows_with_very_many_arcs(gpus: Machine) -> None:
             np.testing.assert_array_equal(gw.sssp(placed, source).distance, expected)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.usefixtures("all_search")
 def test_long_paths_are_left_to_the_asynchronous_engine(
-    gpus: Machine, monkeypatch: pytest.MonkeyPatch
+    several_gpus: Machine, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     graph = gw.generators.path(2000).with_random_weights(1, 9, seed=1)
     monkeypatch.setattr(cuda, "DEEP_STEPS", 16)
-    with gw.place(graph, "cuda:0") as placed:
+    with gw.place(graph, [f"cuda:{device}" for device in range(count)]) as placed:
         for _ in range(2):
             found = gw.sssp(placed, 0)
             assert found.statistics.solver == "asynchronous"
@@ -119,7 +216,7 @@ def test_it_is_chosen_for_graphs_with_hubs_that_are_kept(monkeypatch: pytest.Mon
         assert gw.sssp(skewed, 0, devices="cuda:0").statistics.solver == "asynchronous"
 
 
-def test_of_several_gpus_one_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_gpus_one_searches_a_small_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(algorithm, "_has_hubs", _HAS_HUBS)
     graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
     expected = gw.sssp(graph, 3, devices="cpu").distance
@@ -132,13 +229,35 @@ def test_of_several_gpus_one_searches(monkeypatch: pytest.MonkeyPatch) -> None:
         both = gw.sssp(placed, 3, execution="asynchronous")
         assert both.statistics.devices == tuple(devices)
         np.testing.assert_array_equal(both.distance, expected)
+        monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", graph.arc_count // 2)
+        found = gw.sssp(placed, 3)
+        assert (found.statistics.solver, found.statistics.devices) == (SOLVER, tuple(devices))
+        np.testing.assert_array_equal(found.distance, expected)
+
+
+def test_gpus_that_are_no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithm, "_has_hubs", _HAS_HUBS)
+    monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", 0)
+    graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
+    expected = gw.sssp(graph, 3, devices="cpu").distance
+    devices = ["cuda:0", "cuda:1"]
+    with emulated_gpus(2, peers=np.eye(2, dtype=bool)):
+        for partition, solver, searching in (
+            (None, SOLVER, ("cuda:0",)), ("contiguous", "asynchronous", tuple(devices)),
+        ):  # fmt: skip
+            with gw.place(graph, devices, partition) as placed:
+                found = gw.sssp(placed, 3)
+            assert (found.statistics.solver, found.statistics.devices) == (solver, searching)
+            np.testing.assert_array_equal(found.distance, expected)
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
+@needs_gpu
 @pytest.mark.parametrize("kind", ["small", "zeros", "wide", "overflowing", "single", "double"])
 @pytest.mark.parametrize("directed", [False, True])
-def test_skewed_graphs_on_a_real_gpu(kind: str, directed: bool) -> None:
+@on_endpoints
+@pytest.mark.usefixtures("all_search")
+def test_skewed_graphs_on_real_gpus(kind: str, directed: bool, devices: list[str]) -> None:
     graph = gw.generate(f"rmat:14,edge_factor=16,seed=2,symmetrize={str(not directed).lower()}")
     rng = np.random.default_rng(4)
     if directed:
@@ -148,10 +267,11 @@ def test_skewed_graphs_on_a_real_gpu(kind: str, directed: bool) -> None:
         low, high = np.minimum(tails, graph.targets), np.maximum(tails, graph.targets)
         _, pairs = np.unique(low * np.int64(graph.vertex_count) + high, return_inverse=True)
         graph = graph.with_weights(LENGTHS[kind](rng, int(pairs.max()) + 1)[pairs])
-    with gw.place(graph, "cuda:0") as placed:
+    with gw.place(graph, devices, "contiguous" if len(devices) > 1 else None) as placed:
         for source in (graph.highest_degree_vertex(), 5, [1, 7, 300]):
             found = gw.sssp(placed, source)
             assert found.statistics.solver == SOLVER
+            assert found.statistics.devices == tuple(devices)
             np.testing.assert_array_equal(
                 found.distance, gw.sssp(graph, source, devices="cpu").distance
             )

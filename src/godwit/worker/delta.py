@@ -49,7 +49,7 @@ def delta_for(length: float, degree: float, *, integers: bool) -> float:
 
 
 def choose_gpu_window(
-    program: VertexProgram, graph: Graph, delta: float | None, hops: int | None
+    program: VertexProgram, graph: Graph, delta: float | None, hops: int | None, devices: int = 1
 ) -> tuple[float, int]:
     """Return by how much GPUs first raise the bound at a meeting, and how many arcs blocks then run ahead.
 
@@ -59,10 +59,12 @@ def choose_gpu_window(
     whatever the others weigh; on roads, where vertices have no more, they take heavy ones, too. A block
     that is late, because its work came from another device, has up to two windows to process while all
     others wait, so it stops after about one: this is the number of hops, larger for weighted arcs, as a
-    path may be of light ones. The constants are measured (benchmarks/RESULTS.md).
+    path may be of light ones. Each of several devices has its share of the work in a window, so by weights
+    the window is as many times as wide. The constants are measured (benchmarks/RESULTS.md).
 
     :param delta: as the user chose, or None
     :param hops: as the user chose, or None
+    :param devices: number of GPUs
     """
     if program.priority is None or graph.arc_count == 0:
         return delta or 0.0, LEAST_HOPS if hops is None else hops
@@ -73,7 +75,7 @@ def choose_gpu_window(
         if unit:
             delta = _GPU_UNIT_FACTOR / degree**2
         else:
-            delta = _GPU_FACTOR * _light_weight(graph, degree) / math.sqrt(degree)
+            delta = devices * _GPU_FACTOR * _light_weight(graph, degree) / math.sqrt(degree)
         delta = delta if math.isfinite(delta) else 0.0
     if hops is None:
         arcs = delta / length * (_GPU_UNIT_HOPS if unit else _GPU_HOPS)

@@ -352,7 +352,8 @@ def _solve_on_gpus(
         adapts = worker.delta is None and hops is None and not options.in_steps
         if hops is None and options.in_steps:
             hops = SUPERSTEP_HOPS
-        delta, hops = choose_gpu_window(program, graph, worker.delta, hops)
+        devices = len(placed.context.devices)
+        delta, hops = choose_gpu_window(program, graph, worker.delta, hops, devices)
         return WorklistOptions(
             delta, worker.window, worker.ring_items, adapts=adapts, hops=hops, gpu=options.gpu
         )

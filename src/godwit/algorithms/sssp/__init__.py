@@ -29,7 +29,7 @@ from godwit.placement import (
 from godwit.progress import ProgressArgument
 from godwit.public import or_distributed
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
-from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.registry import DevicesArgument, are_peers
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument, recorded
@@ -212,8 +212,7 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     """Return True if a search by rows sorted by weight pays, which looks at few arcs of a graph with hubs.
 
     To sort rows takes longer than a search. So a graph that is placed for one query is not searched in this
-    way on GPUs, and on all cores only after some other searches. Of several GPUs one searches alone, faster
-    than all of them asynchronously.
+    way on GPUs, and on all cores only after some other searches.
     """
     devices, graph = placed.context.devices, placed.graph
     takes_any = options.worker == DEFAULT_WORKER_OPTIONS and options.gpu == DEFAULT_GPU_OPTIONS
@@ -222,7 +221,7 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     if devices[0].kind == "cuda":
         if not placed.is_kept or placed.duplication == "1-hop":
             return False
-        if len(devices) > 1 and placed.asked_partition is not None:
+        if placed.asked_partition is not None and not are_peers(devices):
             return False
     elif not devices[0].shares_memory:
         return False
@@ -232,6 +231,22 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
             searches.append(None)
             return False
     return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
+
+
+_ARCS_OF_A_GPU = 1 << 27
+"""Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
+
+
+def _suits_all_gpus(placed: PlacedGraph) -> bool:
+    """Return True if all GPUs of a graph search together; else the first one does so alone."""
+    devices = placed.context.devices
+    if len(devices) == 1 or not are_peers(devices):
+        return False
+    if placed.asked_partition is not None:
+        return True
+    names = {device.name for device in devices}
+    arcs = placed.graph.arc_count // len(devices)
+    return len(names) == len(devices) and arcs >= _ARCS_OF_A_GPU
 
 
 def _has_hubs(graph: Graph) -> bool:
@@ -290,43 +305,45 @@ def _in_supersteps(
     placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
     options: SolverOptions,
 ) -> PathResult | None:  # fmt: skip
-    """Search in supersteps; return None if that does not suit the graph.
+    """Search in supersteps on all GPUs or the first; return None if that does not suit the graph.
 
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
-    from godwit.algorithms.sssp.cuda import SsspOutcome, search_on_gpu, source
+    from godwit.algorithms.sssp.cuda import search_on_gpus, source
     from godwit.supersteps.placement import StepPlacement
 
-    statistics = RunStatistics((placed.context.devices[0].name,), "direction-optimizing")
+    devices = placed.context.devices
     weights = placed.graph.weight_dtype
     assert weights is not None
-    steps = place_positions(placed, lambda dtype: source(dtype, program.dtype, weights))
-    if len(steps.parts) > 1 and not steps.has_room_for_copy():
-        return None
+    takes_all = _suits_all_gpus(placed)
+    steps = place_positions(
+        placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
+    )
+    if not takes_all and len(devices) > 1 and are_peers(devices):
+        takes_all = not steps.has_room_for_copy()
+    statistics = RunStatistics(
+        tuple(device.name for device in devices[: None if takes_all else 1]), "direction-optimizing"
+    )
 
-    def search(placement: StepPlacement) -> SsspOutcome:
-        return search_on_gpu(
-            placement, sources, program.dtype, cutoff,
-            location=options.location, gpu=options.gpu, poll=make_poll(options),
+    def search(placement: StepPlacement) -> tuple[Any, dict[str, float]]:
+        return search_on_gpus(
+            placement, sources, program.dtype, cutoff, location=options.location,
+            statistics=statistics, gpu=options.gpu, poll=make_poll(options),
         )  # fmt: skip
 
     try:
         with statistics.phase("run"):
-            outcome: SsspOutcome | None = steps.run_on_first(search)
+            outcome = search(steps) if takes_all else steps.run_on_first_with_room(search)
     except GraphTooLargeError:
         outcome = None
-    if outcome is None or (outcome.distance is None and not outcome.overflows):
+    if outcome is None or outcome[0] is None:
         placed.given_up.add("sssp")
         return None
-    if outcome.overflows:
-        raise ValueOverflowError(f"a distance does not fit {program.dtype.name}")
-    statistics.split_run(outcome.seconds)
-    statistics.processed_items = np.array([outcome.processed], np.int64)
-    statistics.arcs_relaxed = np.array([outcome.looked], np.int64)
-    statistics.rounds = np.array([outcome.supersteps], np.int64)
+    distance, seconds = outcome
+    statistics.split_run(seconds)
     return PathResult(
-        placed.graph, sources, outcome.distance, statistics, unit_lengths=False,
-        location=options.location, placed=placed,
+        placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
+        placed=placed,
     )  # fmt: skip
 
 

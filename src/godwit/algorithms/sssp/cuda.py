@@ -1,8 +1,7 @@
-"""Shortest paths on one GPU that look at few arcs: arguments and results of search.cuh."""
+"""Shortest paths on GPUs that look at few arcs: arguments and results of search.cuh."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from time import perf_counter
 from typing import Any
@@ -13,16 +12,18 @@ from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
 from godwit.algorithms.sssp.stages import UNREACHED, first_width
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
-from godwit.runtime.cuda.compile import c_type, compile_meanwhile, number_bits
+from godwit.errors import GraphTooLargeError, ValueOverflowError
+from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
 from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
+    PEERS,
     ROWS,
     STAGE,
     STEP,
@@ -47,12 +48,17 @@ ARGUMENTS = np.dtype(
         ("pending", np.uint64),
         ("open", np.uint64),
         ("cursors", np.uint64),
+        ("known", np.uint64),
+        ("known_open", np.uint64),
+        ("known_by", PEERS),
+        ("known_open_by", PEERS),
+        ("sent", PEERS, 2),
         ("left_rows", np.uint64),
         ("counters", np.uint64),
         ("seeds", np.uint64),
         ("seed_count", np.int64),
         ("active", np.int64),
-        ("cleared", np.int64),
+        ("cleared", np.int64, MAXIMAL_DEVICES),
         ("has_long_rows", np.uint64),
     ]
 )
@@ -70,7 +76,7 @@ _LIST_BYTES_PER_WARP = 2048
 class Phase(IntEnum):
     """``SsspPhase`` of the kernel."""
 
-    BEGIN, PUSH, PULL, CORRECT = range(4)
+    BEGIN, PUSH, BROADCAST, PULL, CORRECT = range(5)
 
 
 class Word(IntEnum):
@@ -78,22 +84,30 @@ class Word(IntEnum):
 
     (
         NEAR, BEFORE, WIDTH, FIRST_WIDTH, LIMIT, ARCS, SETTLED_ARCS, STAGE_ARCS, STAGE_LEFT, IS_FIRST,
-        PULLED, OVERFLOWS, DEEP_STEPS, GAVE_UP, VERTICES, TURN,
-    ) = range(16)  # fmt: skip
+        PULLED, OVERFLOWS, DEEP_STEPS, GAVE_UP, VERTICES, TURN, IS_SENT,
+    ) = range(17)  # fmt: skip
 
 
 class Count(IntEnum):
     """Indices of the counts of a block; ``SsspCount`` of the kernel."""
 
-    PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVERFLOWED = range(6)
+    PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVERFLOWED, SENT = range(7)
 
 
-def source(id_dtype: np.dtype[Any], value_dtype: np.dtype[Any], weight_dtype: np.dtype[Any]) -> str:
+def source(
+    id_dtype: np.dtype[Any],
+    value_dtype: np.dtype[Any],
+    weight_dtype: np.dtype[Any],
+    *,
+    several: bool = False,
+) -> str:
     """Return the source of the kernel.
 
     :param value_dtype: of distances: int32, int64 or float64
+    :param several: for several devices
     """
-    return step_source(
+    alone = "" if several else "#define SEVERAL_DEVICES false\n"
+    return alone + step_source(
         "algorithms/sssp/search.cuh",
         ARGUMENTS,
         types={
@@ -108,63 +122,49 @@ def source(id_dtype: np.dtype[Any], value_dtype: np.dtype[Any], weight_dtype: np
 
 
 class SsspArrays:
-    """The arrays of searches, kept on the GPU between queries.
+    """The arrays of searches, kept on the devices between queries.
 
-    :ivar distances: by dtype
+    :ivar known: distances by position, by dtype
     :ivar cleared: dtypes in whose distances vertices without arcs are unreached, and stay so
     """
 
     def __init__(self, placement: StepPlacement) -> None:
-        self.distances = {name: DeviceArray(placement) for name in UNREACHED}
+        self.known = {name: DeviceArray(placement) for name in UNREACHED}
         self.cleared: set[str] = set()
         self.pending = DeviceArray(placement)
         self.open = DeviceArray(placement)
         self.cursors = DeviceArray(placement)
+        self.sent = DeviceArray(placement), DeviceArray(placement)
         self.left_rows = DeviceArray(placement)
         self.counters = DeviceArray(placement)
 
 
-@dataclass
-class SsspOutcome:
-    """Outcome of a search on one GPU.
-
-    :param distance: (n) int64 or float64, as of :func:`godwit.sssp`; None if it is not complete
-    :param overflows: a distance does not fit the dtype; otherwise a search that is not complete was given
-        up, as few vertices at a time are found along long paths
-    :param processed: times that a vertex pushed
-    :param looked: arcs that were looked at
-    :param seconds: by phase
-    """
-
-    distance: Any
-    overflows: bool
-    processed: int
-    looked: int
-    supersteps: int
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-def search_on_gpu(
+def search_on_gpus(
     placement: StepPlacement,
     sources: Array,
     dtype: np.dtype[Any],
     limit: float | None,
     *,
     location: ResultLocation,
+    statistics: RunStatistics,
     gpu: GpuOptions,
     poll: ProgressPoll | None,
-) -> SsspOutcome:
-    """Search from some sources on a placement of one GPU.
+) -> tuple[Any, dict[str, float]]:
+    """Return the distances of all vertices, and fill statistics with counts.
 
     :param sources: (s) vertices, each once
-    :param dtype: of the distances that the GPU computes: int32 or int64 for integer weights, float64 for
+    :param dtype: of the distances that the GPUs compute: int32 or int64 for integer weights, float64 for
         others
     :param limit: vertices beyond it are not reached
-    :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
+    :returns: (n) int64 or float64, as of :func:`godwit.sssp`, None if the search gave up: few vertices at
+        a time are found along long paths; seconds by phase
+    :raises ValueOverflowError: a distance does not fit the dtype
+    :raises GraphTooLargeError: need against free, or more vertices a device than the kernel counts
     """
     if placement.capacity >= 1 << 32:
         raise GraphTooLargeError(
-            f"the graph has {placement.capacity:,} vertices, and the search takes fewer than {1 << 32:,}"
+            f"a device would own {placement.capacity:,} vertices, and the search takes fewer than "
+            f"{1 << 32:,} a device"
         )
     seconds: dict[str, float] = {}
     with placement.held():
@@ -175,21 +175,19 @@ def search_on_gpu(
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
         plan.arrays.cleared.add(plan.dtype_name)
         controls = plan.controls()
-        words, counts = controls["state"][0], controls["run_counts"][0]
-        outcome = SsspOutcome(
-            None,
-            bool(words[Word.OVERFLOWS]),
-            int(counts[Count.PROCESSED]),
-            int(counts[Count.LOOKED]),
-            int(words[STEP]),
-            seconds,
-        )
-        if not (words[Word.GAVE_UP] or outcome.overflows):
+        words, counts = controls["state"][0], controls["run_counts"]
+        statistics.processed_items = counts[:, Count.PROCESSED].astype(np.int64)
+        statistics.arcs_relaxed = counts[:, Count.LOOKED].astype(np.int64)
+        statistics.rounds = controls["state"][:, STEP].astype(np.int64)
+        if words[Word.OVERFLOWS]:
+            raise ValueOverflowError(f"a distance does not fit {plan.dtype_name}")
+        distance = None
+        if not words[Word.GAVE_UP]:
             alone = plan.without_arcs(sources)
-            outcome.distance, seconds["gather"] = distances.gather()
+            distance, seconds["gather"] = distances.gather()
             if len(alone):
-                outcome.distance[alone] = 0
-    return outcome
+                distance[alone] = 0
+    return distance, seconds
 
 
 class _SsspPlan(StepPlan[StepPlacement]):
@@ -207,12 +205,13 @@ class _SsspPlan(StepPlan[StepPlacement]):
     ) -> None:
         begin = perf_counter()
         assert placement.graph.weight_dtype is not None
-        text = source(placement.id_dtype, dtype, placement.graph.weight_dtype)
+        devices = len(placement.parts)
+        text = source(placement.id_dtype, dtype, placement.graph.weight_dtype, several=devices > 1)
         compile_meanwhile(placement.indexes[0], text)
         sorted_rows = placement.kept(SortedRowArrays)
-        (self._out,), (self._in,) = sorted_rows.make("out"), sorted_rows.make("in")
+        self._out, self._in = sorted_rows.make("out"), sorted_rows.make("in")
         seconds["rows"] = perf_counter() - begin
-        super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
+        super().__init__(placement, text, np.zeros(devices, ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
         self.dtype, self.dtype_name = dtype, dtype.name
         self._farthest = self._bits(UNREACHED[self.dtype_name]) - 1
@@ -229,54 +228,57 @@ class _SsspPlan(StepPlan[StepPlacement]):
         :raises GraphTooLargeError: need against free
         """
         placement, arrays = self.placement, self.arrays
-        (part,) = placement.parts
-        out_rows, in_rows = self._out.rows, self._in.rows
-        left = max(
-            left_rows_bytes("mixed", rows, placement.capacity) for rows in (out_rows, in_rows)
-        )
-        distances = arrays.distances[self.dtype_name]
-        bitmap = placement.count // 8
+        known = arrays.known[self.dtype_name]
+        directed, parts, bitmap = placement.is_directed, placement.parts, placement.count // 8
+        left = [
+            max(
+                left_rows_bytes("mixed", rows[part.device].rows, placement.capacity)
+                for rows in (self._out, self._in)
+            )
+            for part in parts
+        ]
         placement.reserve(
-            (distances, [self.dtype.itemsize * placement.count]),
-            (arrays.pending, [bitmap]),
-            (arrays.open, [bitmap]),
-            (arrays.cursors, [4 * placement.count]),
-            (arrays.left_rows, [left]),
-            (arrays.counters, [_COUNTERS_BYTES]),
+            (known, [self.dtype.itemsize * placement.count for _ in parts]),
+            (arrays.pending, [placement.capacity // 8 for _ in parts]),
+            (arrays.open, [bitmap for _ in parts]),
+            (arrays.cursors, [4 * placement.capacity for _ in parts]),
+            *((sent, [bitmap if len(parts) > 1 else 4 for _ in parts]) for sent in arrays.sent),
+            (arrays.left_rows, left),
+            (arrays.counters, [_COUNTERS_BYTES for _ in parts]),
         )
-        struct: Any = self.arguments[0]
-        point_rows(struct["out"], out_rows)
-        point_rows(struct["in"], in_rows)
-        struct["out_targets"], struct["out_weights"] = (
-            self._out.targets.pointer,
-            self._out.weights.pointer,
-        )
-        struct["in_targets"], struct["in_weights"] = (
-            self._in.targets.pointer,
-            self._in.weights.pointer,
-        )
-        struct["distances"] = distances[part].pointer
-        for name in ("pending", "open", "cursors", "left_rows", "counters"):
-            struct[name] = getattr(arrays, name)[part].pointer
-        directed = placement.is_directed
-        # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
-        struct["active"] = part.owned if directed else part.active
-        # Classes of a directed graph are of in-degrees.
-        struct["has_long_rows"] = directed or out_rows.classes[RowClass.CLASS_WARP] > 0
+        for part, struct in zip(parts, self.arguments, strict=True):
+            out, into = self._out[part.device], self._in[part.device]
+            point_rows(struct["out"], out.rows)
+            point_rows(struct["in"], into.rows)
+            struct["out_targets"], struct["out_weights"] = out.targets.pointer, out.weights.pointer
+            struct["in_targets"], struct["in_weights"] = into.targets.pointer, into.weights.pointer
+            for name in ("pending", "cursors", "left_rows", "counters"):
+                struct[name] = getattr(arrays, name)[part].pointer
+            struct["known"] = known[part].pointer
+            struct["distances"] = known[part].pointer + self.dtype.itemsize * part.first
+            struct["known_open"] = arrays.open[part].pointer
+            struct["open"] = arrays.open[part].pointer + part.first // 8
+            # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
+            struct["active"] = part.owned if directed else part.active
+            # Classes of a directed graph are of in-degrees.
+            struct["has_long_rows"] = directed or out.rows.classes[RowClass.CLASS_WARP] > 0
+        self.arguments["known_by"] = self.exchange.broadcast_pointers(known)
+        self.arguments["known_open_by"] = self.exchange.broadcast_pointers(arrays.open)
+        for parity, sent in enumerate(arrays.sent):
+            self.arguments["sent"][:, parity] = self.exchange.broadcast_pointers(sent)
 
     def _first_state(self) -> Array:
         """Return the state with which every search begins, but for its limits."""
-        width = self._bits(
-            first_width(self.placement.graph, self.placement.parts[0].active, self.dtype)
-        )
+        active = sum(part.active for part in self.placement.parts)
+        width = self._bits(first_width(self.placement.graph, active, self.dtype))
         state: dict[Word, int | float] = {
             Word.NEAR: width,
             Word.BEFORE: 2**64 - 1,
             Word.WIDTH: width,
             Word.FIRST_WIDTH: width,
-            Word.ARCS: self._in.rows.arcs,
+            Word.ARCS: sum(each.rows.arcs for each in self._in),
             Word.IS_FIRST: 1,
-            Word.VERTICES: max(1, self.placement.parts[0].active),
+            Word.VERTICES: max(1, active),
             Word.DEEP_STEPS: DEEP_STEPS,
             Word.TURN: float(TURN),
         }
@@ -288,22 +290,25 @@ class _SsspPlan(StepPlan[StepPlacement]):
 
     def ask(self, sources: Array, limit: float | None) -> None:
         """Write what a query asks for into the arguments and the first state."""
-        placement, struct = self.placement, self.arguments[0]
+        placement, arguments = self.placement, self.arguments
         seeds = placement.numbering.position[sources]
         if seeds.nbytes > self._seeds.nbytes:
             self._seeds.close()
             self._seeds = PinnedBuffer(seeds.nbytes)
         self._seeds.upload(seeds)
-        struct["seeds"], struct["seed_count"] = self._seeds.pointer, len(seeds)
+        arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
         is_cleared = self.dtype_name in self.arrays.cleared
-        struct["cleared"] = struct["active"] if is_cleared else placement.parts[0].owned
+        cleared = arguments["active"] if is_cleared else [part.owned for part in placement.parts]
+        arguments["cleared"][:, : len(cleared)] = cleared
         farthest = self._farthest
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
 
     def without_arcs(self, sources: Array) -> Array:
         """Return the sources that have no arcs: the kernel keeps no distance of theirs."""
-        positions = self.placement.numbering.position[sources]
-        alone: Array = sources[positions >= self.arguments[0]["active"]]
+        owners, indexes = np.divmod(
+            self.placement.numbering.position[sources], self.placement.capacity
+        )
+        alone: Array = sources[indexes >= self.arguments["active"][owners]]
         return alone
 
     def distances(self, location: ResultLocation) -> VertexValues:
@@ -312,7 +317,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         wide = "float64" if self.dtype.kind == "f" else "int64"
         return VertexValues(
             self.placement,
-            self.arrays.distances[name],
+            self.arrays.known[name],
             self.dtype,
             location,
             result_dtype=wide,

@@ -9,6 +9,7 @@
 // a wide window raises the lowest priority at once, and costs more work later. Then a window twice as wide is tried,
 // and one half as wide, the narrower first if many due vertices were left. As long as a width is faster
 // than the one before, the next is tried; else the faster is kept for a while, which doubles with each trial in vain.
+// On several devices, where a window that is too wide costs more, the next is tried only if the last was much faster.
 // A wider window that leaves so many due vertices that blocks no longer run ahead is given up at once: its
 // work grows severalfold. So a width is found for weights of any distribution, and again where the graph changes.
 //
@@ -21,7 +22,7 @@
 // Meetings of a measurement: at least so many, and this part of all before it, which makes it exact in long runs.
 // It ends after MOST_MEETINGS more where the window is so wide that its work does not end.
 constexpr u32 LEAST_MEETINGS = 8, MEETINGS_SHARE = 16, MOST_MEETINGS = 12;
-constexpr float TRIED_FACTOR = 2, LEAST_GAIN = 1.05f, WIDEST_FACTOR = 1024;
+constexpr float TRIED_FACTOR = 2, LEAST_GAIN = 1.05f, MUCH_GAIN = 1.25f, WIDEST_FACTOR = 1024;
 constexpr u32 LONGEST_REST = 64;                     // measurements
 constexpr u32 LEAST_HOPS = 16, MOST_HOPS = 1 << 20;  // as in worker/delta.py
 constexpr float FIRST_SHARE = 1.0f / 32;             // of the width that was asked for
@@ -99,10 +100,11 @@ __device__ __forceinline__ bool thread_adapt_window(const Part<P> &part, float f
         trials.factor = is_dense ? 1 / TRIED_FACTOR : TRIED_FACTOR;
         thread_set_window(part, control->window * trials.factor);
     } else if (speed > LEAST_GAIN * trials.speed) {
+        const bool goes_on = part.devices == 1 || speed > MUCH_GAIN * trials.speed;
         trials.speed = speed;
-        trials.phase = GOES_ON;
-        trials.patience = 1;
-        thread_set_window(part, control->window * trials.factor);
+        trials.patience = trials.rest = 1;
+        trials.phase = goes_on ? GOES_ON : RESTS;
+        if (goes_on) thread_set_window(part, control->window * trials.factor);
     } else {
         const float before = control->window / trials.factor;
         if (trials.phase == TRIES_FIRST) {

@@ -40,7 +40,7 @@ def start(processes: int, *command: str, threads: int = 1) -> subprocess.Popen[s
     environment = {
         **os.environ,
         "GODWIT_THREADS": str(threads),
-        "PYTHONPATH": str(CHECKS.parent),
+        "PYTHONPATH": os.pathsep.join([str(CHECKS.parent), os.environ.get("PYTHONPATH", "")]),
         # Open MPI refuses to run as root, and more processes than cores.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -23,7 +23,8 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.pagerank.cpu import is_last, next_block, next_omega, update_block
 from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, gains_by_degree, narrowed
-from godwit.algorithms.pagerank.settings import check_damping, check_dtype
+from godwit.algorithms.pagerank.settings import MAX_ITERATIONS, check_damping, check_dtype
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
 from godwit.distributed.result import DistributedResult
@@ -39,7 +40,6 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.worker.options import query_options
 from godwit.worker.solve import make_poll
 
-_MAX_ITERATIONS = 100
 _COARSE = 2.0**40
 _FINE_BITS = 30
 _FINE = 2.0**_FINE_BITS
@@ -62,7 +62,7 @@ class DistributedPageRankResult(DistributedResult):
     value_name = "rank"
 
     def __init__(
-        self, graph: DistributedGraph, rank: Array, statistics: RunStatistics, iterations: int,
+        self, graph: DistributedGraph | GpuGraph, rank: Array, statistics: RunStatistics, iterations: int,
         converged: bool, residual: float,
     ) -> None:  # fmt: skip
         super().__init__(graph, rank, statistics)
@@ -99,7 +99,7 @@ def pagerank(
     with graph.processes.running("pagerank", graph.vertex_count, *same):
         damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
         most = as_count(
-            _MAX_ITERATIONS if max_iterations is None else max_iterations,
+            MAX_ITERATIONS if max_iterations is None else max_iterations,
             "max_iterations",
             1,
             2**62,

@@ -121,11 +121,13 @@ def test_all_end_if_one_does(name: str, message: str, tmp_path: Path) -> None:
 def test_all_end_if_one_is_killed(kill: int, tmp_path: Path) -> None:
     generator = np.random.default_rng(kill)
     with start(3, sys.executable, str(CHECKS), "kill", str(tmp_path)) as started:
-        for _ in range(1200):
-            # The process that began to write last has loaded all that this takes.
-            if list(tmp_path.glob("written 0/*")) or started.poll() is not None:
+        written: list[Path] = []
+        for _ in range(4800):
+            written = list(tmp_path.glob("written 0/*"))
+            if written or started.poll() is not None:
                 break
             time.sleep(0.05)
+        assert written
         time.sleep(generator.uniform(0, 1.5))
         pids = [int((tmp_path / f"{rank}.pid").read_text()) for rank in range(3)]
         os.kill(pids[generator.integers(3)], signal.SIGKILL)
@@ -136,9 +138,7 @@ def test_all_end_if_one_is_killed(kill: int, tmp_path: Path) -> None:
     assert started.returncode != 0
     assert took_s < 10
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    written = list(tmp_path.glob("written */*.parquet"))
-    assert written
-    for file in written:
+    for file in tmp_path.glob("written */*.parquet"):
         assert {"vertex", "distance"} == set(pyarrow.parquet.read_table(file).column_names)
 
 

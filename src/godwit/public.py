@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from importlib import import_module
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from godwit.errors import GodwitError, InputError, OperatorError
 from godwit.progress import Bar
@@ -128,7 +128,18 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
 
 
 class OnProcesses:
-    """Base of :class:`godwit.distributed.DistributedGraph`, which layers above define."""
+    """Base of graphs on several processes, which layers above define.
+
+    :cvar on_gpus: True of graphs on GPUs
+    """
+
+    on_gpus: ClassVar[bool] = False
+
+
+@lru_cache(maxsize=64)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a function's parameters: inspecting it takes some 50 µs."""
+    return tuple(inspect.signature(function).parameters)
 
 
 class _Function(Protocol, Generic[_Parameters, _Result_co]):
@@ -145,17 +156,18 @@ class _Function(Protocol, Generic[_Parameters, _Result_co]):
 
 
 def or_distributed(
-    module: str,
+    module: str, on_gpus: str | None = None
 ) -> Callable[[Callable[_Parameters, _Result]], _Function[_Parameters, _Result]]:
     """Return a decorator, like :func:`public`; a graph on processes goes to another module's function.
 
     :param module: has a function of the same name, whose parameters are some of the public one's. Imported
         on first use, as it loads Numba
+    :param on_gpus: the same, for graphs on GPUs of several processes; None: there is no such function
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> _Function[_Parameters, _Result]:
-        known = inspect.signature(function).parameters
-        place = list(known).index("graph")
+        known = _parameters(function)
+        place = known.index("graph")
 
         @public
         @wraps(function)
@@ -163,8 +175,15 @@ def or_distributed(
             graph = arguments[place] if len(arguments) > place else options.get("graph")
             if not isinstance(graph, OnProcesses):
                 return function(*arguments, **options)
-            distributed = getattr(import_module(module), function.__name__)
-            takes = list(inspect.signature(distributed).parameters)
+            of_graph = on_gpus if graph.on_gpus else module
+            if of_graph is None:
+                raise InputError(
+                    f"{function.__name__} does not run on GPUs of several processes: place the graph "
+                    "without devices, on the cores of the processes, or use all GPUs of a machine in one "
+                    "process"
+                )
+            distributed = getattr(import_module(of_graph), function.__name__)
+            takes = _parameters(distributed)
             others = [name for name in options if name in known and name not in takes]
             if others:
                 raise InputError(

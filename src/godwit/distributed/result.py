@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array, as_count
@@ -32,7 +33,9 @@ class DistributedResult(VertexResult):
     _gathered: ClassVar[tuple[str, ...]] = ("_values",)
     """Attributes that are an array with an element for each vertex, or None."""
 
-    def __init__(self, graph: DistributedGraph, values: Array, statistics: RunStatistics) -> None:
+    def __init__(
+        self, graph: DistributedGraph | GpuGraph, values: Array, statistics: RunStatistics
+    ) -> None:
         self._processes: Processes | None = graph.processes
         self.vertices = graph.vertices
         self._ids = graph.ids

@@ -130,10 +130,16 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
 class OnProcesses:
     """Base of graphs on several processes, which layers above define.
 
-    :cvar on_gpus: whether it lies on their GPUs
+    :cvar on_gpus: True of graphs on GPUs
     """
 
     on_gpus: ClassVar[bool] = False
+
+
+@lru_cache(maxsize=64)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a function's parameters: inspecting it takes some 50 µs."""
+    return tuple(inspect.signature(function).parameters)
 
 
 class _Function(Protocol, Generic[_Parameters, _Result_co]):
@@ -147,12 +153,6 @@ class _Function(Protocol, Generic[_Parameters, _Result_co]):
     def __call__(
         self, *arguments: _Parameters.args, **options: _Parameters.kwargs
     ) -> _Result_co: ...
-
-
-@lru_cache(maxsize=64)
-def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's parameters: inspecting it takes some 50 µs."""
-    return tuple(inspect.signature(function).parameters)
 
 
 def or_distributed(

@@ -43,6 +43,8 @@ class GpuGraph(OnProcesses):
     :ivar seconds: time by phase: ``read`` or ``generate``, and ``place``
     """
 
+    on_gpus = True
+
     def __init__(self, processes: Processes, graph: Graph, devices: str) -> None:
         from godwit.distributed.gpu_processes import GpuProcesses, own_gpu
         from godwit.supersteps.placement import StepPlacement

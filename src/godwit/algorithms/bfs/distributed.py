@@ -17,12 +17,14 @@ same numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from godwit import config
+from godwit.algorithms.bfs import PROGRAM
 from godwit.algorithms.bfs.cpu import (
     COMMON_BITMAPS,
     FOLLOWED,
@@ -53,8 +55,9 @@ from godwit.algorithms.paths.distributed import DistributedPathResult
 from godwit.algorithms.paths.result import check_cutoff
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
+from godwit.distributed.vertex_programs import solve
 from godwit.dtypes import Array
-from godwit.graph.ids import Sources
+from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.cpu.atomics import (
@@ -84,22 +87,35 @@ def bfs(
     graph: DistributedGraph,
     source: Sources,
     *,
+    target: Vertex | None = None,
     cutoff: float | None = None,
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
 ) -> DistributedPathResult:
     """Return distances in arcs of the own vertices; see :func:`godwit.bfs`."""
     options = query_options(timeout_s=timeout_s, progress=progress)
-    with graph.processes.running("bfs", graph.vertex_count, source, cutoff):
-        return run_bfs(graph, source, cutoff, options)
+    with graph.processes.running("bfs", graph.vertex_count, source, target, cutoff):
+        return run_bfs(graph, source, target, cutoff, options)
 
 
 def run_bfs(
-    graph: DistributedGraph, source: Sources, cutoff: float | None, options: SolverOptions
+    graph: DistributedGraph,
+    source: Sources,
+    target: Vertex | None,
+    cutoff: float | None,
+    options: SolverOptions,
 ) -> DistributedPathResult:
     """Search from the nearest source, within a block of :meth:`Processes.running`."""
     limit = check_cutoff(cutoff)
     own, sources = graph.own_sources(source)
+    if target is not None:
+        position = int(graph.positions([target], "target")[0])
+        limit = None if limit is None else math.floor(min(limit, UNREACHED - 1))
+        solution = solve(
+            PROGRAM, graph, dict.fromkeys(own.tolist(), 0), options,
+            limit=limit, target=position, poll=make_poll(options),
+        )  # fmt: skip
+        return DistributedPathResult(graph, sources, solution.values, solution.statistics)
     statistics = RunStatistics(("cpu",), "direction-optimizing")
     search = Search(graph, make_poll(options))
     with statistics.phase("run"):

@@ -17,7 +17,7 @@ from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.vertex_programs import solve
 from godwit.dtypes import Array, as_flag
 from godwit.errors import InputError, ValueOverflowError
-from godwit.graph.ids import Sources
+from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.worker.options import SolverOptions, query_options
@@ -29,6 +29,7 @@ def sssp(
     graph: DistributedGraph,
     source: Sources,
     *,
+    target: Vertex | None = None,
     cutoff: float | None = None,
     weighted: bool | None = None,
     timeout_s: float | None = None,
@@ -36,18 +37,22 @@ def sssp(
 ) -> DistributedPathResult:
     """Return lengths of shortest paths to the own vertices; see :func:`godwit.sssp`."""
     options = query_options(timeout_s=timeout_s, progress=progress)
-    with graph.processes.running("sssp", graph.vertex_count, source, cutoff, weighted):
+    with graph.processes.running("sssp", graph.vertex_count, source, target, cutoff, weighted):
         if weighted is not None and as_flag(weighted, "weighted") and not graph.is_weighted:
             raise InputError("weighted=True needs a graph with weights, and this one has none")
         if weighted is False:
-            return run_bfs(graph, source, cutoff, options)
+            return run_bfs(graph, source, target, cutoff, options)
         if not graph.is_weighted:
-            return run_bfs(graph, source, cutoff, options).with_wide_distances()
-        return _run(graph, source, cutoff, options)
+            return run_bfs(graph, source, target, cutoff, options).with_wide_distances()
+        return _run(graph, source, target, cutoff, options)
 
 
 def _run(
-    graph: DistributedGraph, source: Sources, cutoff: float | None, options: SolverOptions
+    graph: DistributedGraph,
+    source: Sources,
+    target: Vertex | None,
+    cutoff: float | None,
+    options: SolverOptions,
 ) -> DistributedPathResult:
     limit = check_cutoff(cutoff)
     own, sources = graph.own_sources(source)
@@ -57,7 +62,10 @@ def _run(
         limit = None if limit >= FARTHEST else math.floor(limit)
     program = PROGRAMS["float64"] if is_float else SATURATING
     start = dict.fromkeys(own.tolist(), 0)
-    solution = solve(program, graph, start, options, limit=limit, poll=make_poll(options))
+    position = None if target is None else int(graph.positions([target], "target")[0])
+    solution = solve(
+        program, graph, start, options, limit=limit, target=position, poll=make_poll(options)
+    )
     distance = solution.values
     if program is SATURATING:
         is_farthest = int((distance == FARTHEST).any())

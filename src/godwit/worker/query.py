@@ -188,8 +188,9 @@ def on_gpus_unless_slow(
     :param run: runs the search, which visits all vertices, on a placed graph
     :param time_on_cores: of the search
     """
-    on_gpus = placed.context.devices[0].kind == "cuda"
-    if placed.names_devices or options.asks_for_kernels or not on_gpus:
+    if placed.names_devices or options.asks_for_kernels:
+        return run(placed, options)
+    if placed.context.devices[0].kind != "cuda":
         return run(placed, options)
     if name not in placed.slow:
         graph = placed.graph

@@ -321,9 +321,7 @@ def _in_supersteps(
     if outcome.overflows:
         raise ValueOverflowError(f"a distance does not fit {program.dtype.name}")
     statistics.split_run(outcome.seconds)
-    statistics.processed_items = np.array([outcome.processed], np.int64)
-    statistics.arcs_relaxed = np.array([outcome.looked], np.int64)
-    statistics.rounds = np.array([outcome.supersteps], np.int64)
+    statistics.count_later(outcome.count)
     return PathResult(
         placed.graph, sources, outcome.distance, statistics, unit_lengths=False,
         location=options.location, placed=placed,

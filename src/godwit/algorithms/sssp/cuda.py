@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -18,6 +20,7 @@ from godwit.runtime.cuda.compile import c_type, compile_meanwhile, number_bits
 from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import VertexValues
@@ -25,9 +28,9 @@ from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     ROWS,
     STAGE,
-    STEP,
     THREADS,
     StepPlan,
+    count_work,
     left_rows_bytes,
     point_rows,
     state_words,
@@ -131,16 +134,13 @@ class SsspOutcome:
     :param distance: (n) int64 or float64, as of :func:`godwit.sssp`; None if it is not complete
     :param overflows: a distance does not fit the dtype; otherwise a search that is not complete was given
         up, as few vertices at a time are found along long paths
-    :param processed: times that a vertex pushed
-    :param looked: arcs that were looked at
+    :param count: fills in counts: of times that a vertex pushed, and of arcs that were looked at
     :param seconds: by phase
     """
 
     distance: Any
     overflows: bool
-    processed: int
-    looked: int
-    supersteps: int
+    count: Callable[[RunStatistics], None]
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -174,21 +174,13 @@ def search_on_gpu(
         distances = plan.values_at(location, lambda: plan.distances(location))
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
         plan.arrays.cleared.add(plan.dtype_name)
-        controls = plan.controls()
-        words, counts = controls["state"][0], controls["run_counts"][0]
-        outcome = SsspOutcome(
-            None,
-            bool(words[Word.OVERFLOWS]),
-            int(counts[Count.PROCESSED]),
-            int(counts[Count.LOOKED]),
-            int(words[STEP]),
-            seconds,
-        )
+        words = plan.last_state
+        count = partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED)
+        outcome = SsspOutcome(None, bool(words[Word.OVERFLOWS]), count, seconds)
         if not (words[Word.GAVE_UP] or outcome.overflows):
-            alone = plan.without_arcs(sources)
             outcome.distance, seconds["gather"] = distances.gather()
-            if len(alone):
-                outcome.distance[alone] = 0
+            if plan.alone is not None:
+                outcome.distance[plan.alone] = 0
     return outcome
 
 
@@ -196,6 +188,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
     """The search of a placement for one dtype of distances and one set of options.
 
     :param seconds: gets the time of making rows, and of loading the kernel
+    :ivar alone: of the latest query, the sources that have no arcs, as the kernel keeps no distance of
+        theirs; None if there are none
     """
 
     def __init__(
@@ -218,6 +212,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self._farthest = self._bits(UNREACHED[self.dtype_name]) - 1
         self.arrays = placement.kept(SsspArrays)
         self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self.alone: Array | None = None
         self._point()
         self.state = self._first_state()
         self.shared_bytes = _LIST_BYTES_PER_WARP * (max(64, gpu.threads or THREADS) // 32)
@@ -260,7 +255,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
             struct[name] = getattr(arrays, name)[part].pointer
         directed = placement.is_directed
         # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
-        struct["active"] = part.owned if directed else part.active
+        struct["active"] = self._active = part.owned if directed else part.active
         # Classes of a directed graph are of in-degrees.
         struct["has_long_rows"] = directed or out_rows.classes[RowClass.CLASS_WARP] > 0
 
@@ -295,16 +290,12 @@ class _SsspPlan(StepPlan[StepPlacement]):
             self._seeds = PinnedBuffer(seeds.nbytes)
         self._seeds.upload(seeds)
         struct["seeds"], struct["seed_count"] = self._seeds.pointer, len(seeds)
+        has_none = seeds >= self._active
+        self.alone = sources[has_none] if has_none.any() else None
         is_cleared = self.dtype_name in self.arrays.cleared
         struct["cleared"] = struct["active"] if is_cleared else placement.parts[0].owned
         farthest = self._farthest
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
-
-    def without_arcs(self, sources: Array) -> Array:
-        """Return the sources that have no arcs: the kernel keeps no distance of theirs."""
-        positions = self.placement.numbering.position[sources]
-        alone: Array = sources[positions >= self.arguments[0]["active"]]
-        return alone
 
     def distances(self, location: ResultLocation) -> VertexValues:
         """Return the distances of all vertices, which are yet to be gathered."""

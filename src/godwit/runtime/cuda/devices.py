@@ -131,10 +131,13 @@ def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
             lock.acquire()
             held += 1
             _HOLDERS[index] = threading.get_ident()
-        with driver.current_kept():
+        before = driver.current()
+        try:
             driver.use(wanted[0])  # a launch fails, and is repeated, where no GPU is current
             memory.free_abandoned(wanted)
             yield
+        finally:
+            driver.return_to(before)
     finally:
         for index, lock in zip(wanted[:held], locks, strict=False):
             _HOLDERS.pop(index, None)

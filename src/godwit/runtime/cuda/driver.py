@@ -194,20 +194,37 @@ def current_kept() -> Iterator[None]:
     CuPy has set meanwhile is undone. Nor does a thread return to no context where its GPU has one: CuPy,
     once it has launched a kernel there, assumes that the context is current.
     """
-    driver, _ = bindings()
-    before = _current_context()
-    chosen = _cupys_choice() if before is None else 0
+    before = current()
     try:
         yield
     finally:
-        if before is not None:
-            driver.cuCtxSetCurrent(before)
-        else:
-            _return_to(chosen)
+        return_to(before)
 
 
-def _return_to(chosen: int) -> None:
+class Current(NamedTuple):
+    """The current GPU of a thread.
+
+    :param context: the current context; None if there is none
+    :param chosen: the GPU that CuPy's runtime has for the thread, if there is none
+    """
+
+    context: Any
+    chosen: int
+
+
+def current() -> Current:
+    """Return the current GPU of the calling thread, for :func:`return_to`."""
+    context = _current_context()
+    return Current(context, _cupys_choice() if context is None else 0)
+
+
+def return_to(before: Current) -> None:
+    """Make a GPU, or none, current for the calling thread, as in :func:`current_kept`."""
+    context, chosen = before
     driver, _ = bindings()
+    if context is not None:
+        driver.cuCtxSetCurrent(context)
+        return
     _thread.has_entered = False
     with suppress(DeviceError, RuntimeError):  # the GPU is lost, which other calls report
         driver.cuCtxSetCurrent(_context(chosen) if _has_context(chosen) else 0)

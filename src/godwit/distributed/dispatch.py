@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from godwit.distributed.graph import DistributedGraph
 from godwit.errors import InputError
-from godwit.placement import PlacedGraph
 from godwit.public import public
-from godwit.runtime.rehearsal import repeatable
-from godwit.trace import active
 
 _Options = ParamSpec("_Options")
 _Result_co = TypeVar("_Result_co", covariant=True)
@@ -42,8 +39,6 @@ def or_distributed(
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
             graph = arguments[0] if arguments else options.get("graph")
-            if isinstance(graph, PlacedGraph) and options.get("trace") is None and active() is None:
-                return repeatable(partial(function, *arguments, **options))
             if not isinstance(graph, DistributedGraph):
                 return function(*arguments, **options)
             distributed = getattr(import_module(module), function.__name__)

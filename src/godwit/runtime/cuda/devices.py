@@ -24,7 +24,6 @@ from godwit import config
 from godwit.errors import DeviceError, InputError
 from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.protocol import Device, DeviceKind
-from godwit.runtime.rehearsal import end_rehearsal
 
 OLDEST_ARCHITECTURE = 80
 """First architecture whose warps reduce in hardware (sm_80)."""
@@ -122,7 +121,6 @@ def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
 
     :raises InputError: this thread holds one of them, as in a progress function
     """
-    end_rehearsal()
     wanted = sorted(set(indexes))
     refuse_held(wanted)
     with _LOCKS_LOCK:

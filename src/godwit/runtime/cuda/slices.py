@@ -32,7 +32,6 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.memory import Event
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import ProgressPoll
-from godwit.runtime.rehearsal import waiting
 from godwit.trace import PROGRESS, Trace, active
 
 RUNNING, FINISHED, LEFT, PEER_LOST = range(4)
@@ -46,9 +45,9 @@ _POLL_PAUSE_S = 2e-4
 _SIGNALS_EVERY_S = 0.02
 """Where operators may stay in a loop: seconds between queries of the stream, and between calls of the
 poll."""
-_SPIN_S = 5e-4
-"""Seconds for which the host spins on kernels' end words; then it repeats its call in between, if it may,
-and later waits for events, which releases the GIL."""
+_SPIN_S = 1e-3
+"""Seconds for which the host spins on kernels' end words; then it waits for events, and releases the
+GIL."""
 
 
 class _Part(Protocol):
@@ -288,12 +287,11 @@ class SlicedRun:
         self._marks = [event_pool(part.index).record(part.stream.native) for part in parts]
         if behind is not None:
             behind()
-        launched_s = perf_counter()
-        until = launched_s + _SPIN_S
+        until = perf_counter() + _SPIN_S
         for endpoint_index, mark in enumerate(self._marks):
             while not ended[endpoint_index]:
                 if perf_counter() > until:
-                    self._wait(endpoint_index, mark, look, launched_s)
+                    self._wait(endpoint_index, mark, look)
                     break
             ends.append(perf_counter())
         if behind is None:  # no block is still resident when the next slice starts
@@ -303,14 +301,10 @@ class SlicedRun:
         for part in self.placement.parts:
             part.stream.synchronize()
 
-    def _wait(
-        self, endpoint_index: int, mark: Event, look: Callable[[], None] | None, launched_s: float
-    ) -> None:
+    def _wait(self, endpoint_index: int, mark: Event, look: Callable[[], None] | None) -> None:
         """Wait for the end of a kernel; poll where operators have loops, to serve signals."""
         if not self.kernels[endpoint_index].faults:
-            ended = self._end_words
-            if not waiting(lambda: bool(ended[endpoint_index]) or mark.done(), launched_s):
-                mark.wait()
+            mark.wait()
             return
         due = perf_counter() + _SIGNALS_EVERY_S
         while not mark.done():

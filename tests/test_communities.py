@@ -154,6 +154,14 @@ class TestEverywhere:
             without = [gw.modularity(small, method(plain, seed=seed)) for seed in seeds]
             assert np.median(known) > np.median(without)
 
+    def test_vertices_within_their_communities_are_not_visited_again(self) -> None:
+        cliques = of_networkx(nx.caveman_graph(200, 6))
+        visits = [
+            method(cliques).statistics.processed_items[0] for method in (gw.louvain, gw.leiden)
+        ]
+        assert visits[0] == visits[1]  # not by a second iteration, nor on the way down
+        assert visits[0] < 2.1 * cliques.vertex_count
+
     def test_placed_graphs(self, crowd: Graph) -> None:
         with gw.place(crowd, ["cpu:0", "cpu:1"]) as placed:
             np.testing.assert_array_equal(gw.leiden(placed).label, gw.leiden(crowd).label)

@@ -157,6 +157,13 @@ class TestEmulated:
         with pytest.raises(RunTimeoutError):
             gw.label_propagation(graph, devices="cuda:0", timeout_s=1e-9, gpu=slices)
 
+    def test_few_vertices_have_few_classes(self) -> None:
+        few = np.arange(
+            0, 240, 2
+        )  # of 4000 vertices: 64 classes would take a superstep or two each
+        graph = Graph.from_edges(few, few + 1, vertex_count=4000, directed=False)
+        assert check(graph, "cuda:0").statistics.rounds[0] < 64
+
 
 class TestSeveral:
     def test_the_first_alone(self) -> None:

@@ -200,7 +200,8 @@ struct Aggregation : Level {
             for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++)
-                if (d[i] != c) added += table.add(d[i], weight[i]);
+                if (d[i] == c) d[i] = NO_LABEL;
+            added += table.add_all(d, weight);
         }
         return added;
     }
@@ -412,15 +413,8 @@ struct AddBigs {
     u32 dense_slots;
     Sum *kept;
 
-    __device__ __forceinline__ void add(u32 from, u32 to, Sum weight) const {
+    __device__ __forceinline__ void add_dense(const Big &big, u32 from, u32 to, Sum weight) const {
         const Arguments &arguments = level.arguments;
-        const Big big = arguments.bigs[arguments.member_ends[from]];
-        if (big.slots < dense_slots) {
-            const SumTable table{arguments.big_keys + big.begin, arguments.big_sums + big.begin,
-                                 static_cast<u32>(big.slots)};
-            table.add(to, weight);
-            return;
-        }
         const u32 tail = arguments.dense[from], head = arguments.dense[to];
         if (tail < MOST_HUGE && head < MOST_HUGE)
             atomicAdd(kept + tail * MOST_HUGE + head, weight);
@@ -443,7 +437,10 @@ struct AddBigs {
         const Arguments &arguments = level.arguments;
         const Id *targets = enters ? arguments.in_targets : arguments.targets;
         const Sum *weights = enters ? arguments.in_weights : arguments.weights;
-        u32 from[ARCS], to[ARCS];
+        u32 from[ARCS], to[ARCS], number[ARCS], slot[ARCS];
+        Sum weight[ARCS];
+        Big big[ARCS];
+        bool is_first[ARCS];
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
             from[i] = to[i] = 0;
@@ -454,11 +451,29 @@ struct AddBigs {
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            Sum weight = 0;
-            if (from[i] != to[i]) weight = weights ? weights[arcs[i]] : Sum(1);
-            if (!weights) weight = warp_gather(from[i], to[i], weight);
-            if (weight) add(from[i], to[i], weight);
+            weight[i] = 0;
+            number[i] = arguments.member_ends[from[i]];
+            if (from[i] != to[i]) weight[i] = weights ? weights[arcs[i]] : Sum(1);
         }
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            if (!weights) weight[i] = warp_gather(from[i], to[i], weight[i]);
+            if (weight[i]) big[i] = arguments.bigs[number[i]];
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            if (weight[i] && big[i].slots >= dense_slots) {
+                add_dense(big[i], from[i], to[i], weight[i]);
+                weight[i] = 0;
+            }
+            if (!weight[i]) to[i] = NO_LABEL;
+        }
+        thread_add_each(
+            [&](u32 i) {
+                return SumTable{arguments.big_keys + big[i].begin,
+                                arguments.big_sums + big[i].begin, static_cast<u32>(big[i].slots)};
+            },
+            to, weight, slot, is_first);
     }
 };
 

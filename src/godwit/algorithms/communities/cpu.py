@@ -36,12 +36,16 @@ CHUNK = 64
 """Vertices that a thread claims at a time."""
 MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
+LEAST_CLASSES, MOST_JOINED_CLASSES = 8, 64
+"""A level with a number of classes between these has fewer in rounds in which few vertices are active."""
 _PIECE = 4096
 """Arcs that a thread takes room for at a time when it writes rows."""
 _PIECE_ROW = 256
 """Arcs of a row above which it gets room of its own."""
 PREFETCHED_ARCS = 8
 """Arcs of a row that are prefetched."""
+_INNER_ARCS = 32
+"""Arcs of a row up to which a vertex without neighbours in other communities is not visited at first."""
 ALONE_VERTICES = 128
 """Active vertices a class below which one thread does a round: the others would wait most of the time."""
 
@@ -73,6 +77,38 @@ def _class_of(start: Any, v: Any, classes: Any) -> Any:
     return np.int64(mix(start ^ np.uint64(v)) & np.uint64(classes - 1))
 
 
+def _activate_outer(
+    first: Any, last: Any, begins: Any, ends: Any, targets: Any, label: Any, active: Any
+) -> None:
+    """Make the vertices [first, last) active: those with a neighbour in another community, or many arcs.
+
+    Others are where they belong, unless a high resolution makes them better off alone.
+    """
+    for v in range(first, last):
+        begin, end = begins[_at(v)], ends[_at(v)]
+        is_active = end - begin > _INNER_ARCS
+        arc = begin
+        while not is_active and arc < end:
+            is_active = label[_at(targets[_at(arc)])] != label[_at(v)]
+            arc += 1
+        active[_at(v)] = is_active
+
+
+def _classes_of_round(classes: int, listed: Any, n: Any) -> Any:
+    """Return the number of classes of a round: each has no more vertices than if all were active.
+
+    Small levels keep all of theirs: with fewer, communities of small graphs with hubs get worse.
+
+    :param classes: of all n vertices
+    :param listed: active vertices
+    """
+    if classes > MOST_JOINED_CLASSES:
+        return classes
+    while classes > LEAST_CLASSES and classes * listed <= (classes // 2) * n:
+        classes //= 2
+    return classes
+
+
 def _list_by_class(
     rank: int,
     size: int,
@@ -83,10 +119,12 @@ def _list_by_class(
     start: Any,
     classes: int,
 ) -> Any:
-    """List the active vertices by class, and in each ascending.
+    """List the active vertices by class.
 
-    :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class
-    :returns: False if all threads must leave
+    :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class, the last
+        of those returned at ``classes - 1``
+    :param classes: if all vertices were active; those that are equal modulo the number returned are one
+    :returns: the number of classes, or 0 if all threads must leave
     """
     begin, end = block_range(rank, size, order.size)
     for c in range(classes):
@@ -97,20 +135,25 @@ def _list_by_class(
     if not barrier(control, size):
         return False
     if rank == 0:
+        fewer = _classes_of_round(classes, counts[:, :classes].sum(), order.size)
+        counts[0, MOST_CLASSES] = fewer
         position = 0
-        for c in range(classes):
-            for other in range(size):
-                count = counts[other, c]
-                counts[other, c] = position
-                position += count
+        for joined in range(fewer):
+            for c in range(joined, classes, fewer):
+                for other in range(size):
+                    count = counts[other, c]
+                    counts[other, c] = position
+                    position += count
     if not barrier(control, size):
-        return False
+        return 0
     for v in range(begin, end):
         if active[_at(v)] != 0:
             c = _class_of(start, v, classes)
             order[_at(counts[rank, c])] = v
             counts[rank, c] += 1
-    return barrier(control, size)
+    if not barrier(control, size):
+        return 0
+    return counts[0, MOST_CLASSES]
 
 
 def _prefetch(
@@ -278,7 +321,7 @@ def move_vertices(
     :param mass: two of int64 (n), of which the second may be empty
     :param label: (n) community of each vertex, an id in [0, n)
     :param total: the same for each community
-    :param active: uint8 (n + 1) vertices to visit in the first round; the last element is anything
+    :param active: uint8 (n + 1): vertices to visit in the next round; the last element is anything
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
     :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
@@ -290,20 +333,24 @@ def move_vertices(
     """
     my_sums = sums[rank]
     my_touched = touched[rank]
+    # Each thread lists the vertices that it activates.
+    first, last = block_range(rank, size, order.size)
+    _activate_outer(first, last, begins, ends, targets, label, active)
     for turn in range(most_rounds):
         start = mix(seed + np.uint64(turn))
-        if not _list_by_class(rank, size, control, active, order, counts, start, classes):
+        fewer = _list_by_class(rank, size, control, active, order, counts, start, classes)
+        if fewer == 0:
             return
         if rank == 0:
             tallies[(turn + 1) % 2] = 0
             for c in range(classes):
                 cursors[_at((((turn + 1) % 2) * MOST_CLASSES + c) * WORDS_PER_LINE)] = 0
         listed = counts[size - 1, classes - 1]
-        movers = 1 if listed < classes * ALONE_VERTICES else size
+        movers = 1 if listed < fewer * ALONE_VERTICES else size
         if rank < movers and not _move_by_class(
             rank, movers, control, begins, ends, targets, weights, mass, label, total, active, order,
-            chosen, counts[size - 1], cursors, my_sums, my_touched, factor, start, classes, turn,
-            random_ties, tallies,
+            chosen, counts[size - 1, classes - fewer :], cursors, my_sums, my_touched, factor, start,
+            fewer, turn, random_ties, tallies,
         ):  # fmt: skip
             return
         if movers < size and not barrier(control, size):
@@ -391,7 +438,7 @@ def refine_communities(
     alone. Only vertices that are alone move, and never into the part of one that may move in the same
     sub-round, so a part never loses a vertex that others have joined, and is connected.
 
-    :param active: uint8 (n), all 1
+    :param active: uint8 (n): those that have arcs
     :param part: (n) part of each vertex: at first itself
     :param part_total: masses of each part: at first those of the vertex
     :param grown: uint8 (n) parts that others have joined: at first 0
@@ -399,11 +446,10 @@ def refine_communities(
     my_sums = sums[rank]
     my_touched = touched[rank]
     start = mix(seed)
-    if not _list_by_class(rank, size, control, active, order, counts, start, classes):
-        return
+    fewer = _list_by_class(rank, size, control, active, order, counts, start, classes)
     begin = 0
-    for c in range(classes):
-        end = counts[size - 1, c]
+    for c in range(fewer):
+        end = counts[size - 1, classes - fewer + c]
         cursor = c * WORDS_PER_LINE
         while True:
             first = begin + fetch_add(cursors, cursor, CHUNK)
@@ -416,7 +462,7 @@ def refine_communities(
                 if grown[_at(v)] == 0:
                     chosen[_at(i)] = best_part(
                         v, begins, ends, targets, weights, mass, label, total, factor, my_sums,
-                        my_touched, start, classes, c, part, part_total, grown,
+                        my_touched, start, fewer, c, part, part_total, grown,
                     )  # fmt: skip
         if not barrier(control, size):
             return

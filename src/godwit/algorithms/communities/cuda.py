@@ -81,7 +81,7 @@ class Phase(IntEnum):
 class Word(IntEnum):
     """Words of ``control->state``: ``LabelState`` of the kernel."""
 
-    SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END = range(9)
+    SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END, CLASSES = range(10)
 
 
 class Count(IntEnum):

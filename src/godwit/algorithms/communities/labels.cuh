@@ -45,8 +45,8 @@ enum LabelPhase : u32 {
     LABEL_NAME     // replace labels by roots
 };
 
-// Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows.
-enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END };
+// Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows, CLASSES those of the round.
+enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END, CLASSES };
 
 enum LabelCount : u32 { VISITED, MOVES };
 
@@ -146,21 +146,41 @@ struct LabelTable {
         if constexpr (WEIGHTED) return load_system(sums + slot);
         return static_cast<Sum>(key);
     }
-    __device__ __forceinline__ void add(u32 label, Sum weight) const {
-        const u64 hash = label * 0x9e3779b1u;
+    __device__ __forceinline__ u32 slot_of(u32 label) const {
+        return static_cast<u32>(u64{label * 0x9e3779b1u} * slots >> 32);
+    }
+    // Put a label that is alone into a slot, if that is empty; return what was there.
+    __device__ __forceinline__ Slot put(u32 slot, u32 label, Sum weight) const {
         Slot wanted = static_cast<Slot>(label);
         if constexpr (!WEIGHTED)
             wanted = static_cast<Slot>(static_cast<u64>(label) << 32 | static_cast<u64>(weight));
-        for (u32 slot = static_cast<u32>(hash * slots >> 32);;
-             slot = slot + 1 == slots ? 0 : slot + 1) {
-            const Slot there = atomicCAS(keys + slot, NO_SLOT, wanted);
-            if (there != NO_SLOT && label_of(there) != label) continue;
-            if constexpr (WEIGHTED)
-                atomicAdd(sums + slot, weight);
-            else if (there != NO_SLOT)
-                atomicAdd(keys + slot, static_cast<Slot>(weight));
-            return;
-        }
+        return atomicCAS(keys + slot, NO_SLOT, wanted);
+    }
+    // Add to the sum of a slot where put() has found something, or nothing; return whether it has the label.
+    __device__ __forceinline__ bool add_at(u32 slot, Slot there, u32 label, Sum weight) const {
+        if (there != NO_SLOT && label_of(there) != label) return false;
+        if constexpr (WEIGHTED)
+            atomicAdd(sums + slot, weight);
+        else if (there != NO_SLOT)
+            atomicAdd(keys + slot, static_cast<Slot>(weight));
+        return true;
+    }
+    __device__ __forceinline__ void add(u32 label, Sum weight) const {
+        for (u32 slot = slot_of(label); !add_at(slot, put(slot, label, weight), label, weight);)
+            slot = slot + 1 == slots ? 0 : slot + 1;
+    }
+    // Add several labels, without waiting for one after the other; those of weight 0 do not count.
+    template <u32 LABELS>
+    __device__ __forceinline__ void add_all(const u32 (&label)[LABELS],
+                                            const Sum (&weight)[LABELS]) const {
+        Slot there[LABELS];
+#pragma unroll
+        for (u32 i = 0; i < LABELS; i++)
+            if (weight[i]) there[i] = put(slot_of(label[i]), label[i], weight[i]);
+#pragma unroll
+        for (u32 i = 0; i < LABELS; i++)
+            if (weight[i] && !add_at(slot_of(label[i]), there[i], label[i], weight[i]))
+                add(label[i], weight[i]);
     }
 };
 
@@ -171,13 +191,14 @@ __device__ __forceinline__ Sum warp_total(Sum amount) {
         return __reduce_add_sync(FULL_WARP, static_cast<u32>(amount));
 }
 
-__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
+__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments, const u64 *state) {
     return VertexLists{arguments.counters,
                        arguments.active,
                        arguments.firsts,
                        arguments.chunks,
                        static_cast<u64>(arguments.stage.owned),
-                       arguments.classes};
+                       arguments.classes,
+                       static_cast<u32>(state[CLASSES])};
 }
 
 using Units = VertexLists::Units;
@@ -187,7 +208,9 @@ struct Labels {
     const Team &team;
     StepBlock &block;
 
-    __device__ __forceinline__ VertexLists lists() const { return lists_of(arguments); }
+    __device__ __forceinline__ VertexLists lists() const {
+        return lists_of(arguments, block.state);
+    }
     __device__ __forceinline__ u64 arcs_of(u32 v) const {
         u64 arcs = arguments.out.offsets[v + 1] - arguments.out.offsets[v];
         if (arguments.is_directed) arcs += arguments.in.offsets[v + 1] - arguments.in.offsets[v];
@@ -297,14 +320,12 @@ struct Labels {
             for (u32 i = 0; i < ARCS_A_LANE; i++) label[i] = arguments.label[label[i]];
 #pragma unroll
             for (u32 i = 0; i < ARCS_A_LANE; i++) {
-                if (weight[i] == 0) continue;
-                if (label[i] == own)
-                    of_own += weight[i];
-                else if (label[i] == guess)
-                    of_guess += weight[i];
-                else
-                    table.add(label[i], weight[i]);
+                const bool is_own = label[i] == own, is_guess = !is_own && label[i] == guess;
+                if (is_own) of_own += weight[i];
+                if (is_guess) of_guess += weight[i];
+                if (is_own || is_guess) weight[i] = 0;
             }
+            table.add_all(label, weight);
         }
         __syncwarp();
         of_own = warp_total(of_own);
@@ -481,7 +502,11 @@ struct Labels {
         const u64 owned = static_cast<u64>(arguments.stage.owned);
         for (u64 v = team.thread(); v < owned; v += team.threads()) {
             arguments.label[v] = static_cast<u32>(arguments.vertices[v]);
-            arguments.active[v] = arcs_of(static_cast<u32>(v)) > 0;
+            const RowArcs row = row_of(static_cast<u32>(v));
+            // In the order of Graphalytics all vertices stay active.
+            arguments.active[v] = IS_CDLP ? row.arcs > 0 : thread_is_outer(row.arcs, [&](u64 number) {
+                return thread_end(row, number) != v;
+            });
         }
         const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
@@ -574,14 +599,15 @@ __device__ __forceinline__ void Labels::team_split() const {
 // Choose the next batch of a class' long rows.
 __device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
     state[LONG_BEGIN] = state[LONG_END];
-    state[LONG_END] = lists_of(arguments).batch_end(static_cast<u32>(state[CLASS]),
-                                                    state[LONG_BEGIN], arguments.arena_chunks);
+    state[LONG_END] =
+        lists_of(arguments, state)
+            .batch_end(static_cast<u32>(state[CLASS]), state[LONG_BEGIN], arguments.arena_chunks);
 }
 
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    state[CLASS] = lists_of(arguments).next_class(which);
+    state[CLASS] = lists_of(arguments, state).next_class(which);
     state[LONG_END] = 0;
     thread_next_batch(arguments, state);
     if (state[CLASS] != NO_CLASS) return LABEL_DECIDE;
@@ -605,6 +631,8 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
             return LABEL_COUNT;
         case LABEL_COUNT:
             if (sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
+            state[CLASSES] = classes_of_round(arguments.classes, sums.counts[VISITED],
+                                              static_cast<u64>(arguments.stage.owned));
             return LABEL_LIST;
         case LABEL_LIST:
             state[PREVIOUS] = NO_CLASS;
@@ -613,7 +641,7 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
             if (state[CLASS] != NO_CLASS)
                 return state[LONG_END] > state[LONG_BEGIN] ? LABEL_CHOOSE : LABEL_TAKE;
             state[PREVIOUS] = NO_CLASS;
-            return thread_next_class(arguments, state, arguments.classes);
+            return thread_next_class(arguments, state, NO_CLASS);
         case LABEL_CHOOSE:
             thread_next_batch(arguments, state);
             return state[LONG_END] > state[LONG_BEGIN] ? LABEL_ADD : LABEL_TAKE;

@@ -64,10 +64,12 @@ enum LevelState : u32 {
     ROUNDS,
     ENOUGH,
     REFINES,
+    GROUPS,  // communities are numbered when vertices have moved
     ROUND,
     START,
     MOVED,
     CLASS,
+    CLASSES,  // of the round
     PREVIOUS,
     LONG_BEGIN,  // the batch of the class' long rows
     LONG_END,
@@ -251,37 +253,73 @@ struct SumTable {
             }
         }
     }
-    // Do so for some keys, without waiting for one after the other; NO_LABEL stands for none.
+    __device__ __forceinline__ void add(u32 key, Sum weight) const {
+        bool is_first;
+        add(key, weight, is_first);
+    }
+    // Add several keys to a table in shared memory, without waiting for one after the other; NO_LABEL stands for none.
+    // Return how many were not there.
     template <u32 KEYS>
-    __device__ __forceinline__ void add(const u32 (&key)[KEYS], const Sum (&weight)[KEYS],
-                                        u32 (&slot)[KEYS], bool (&is_first)[KEYS]) const {
-        u32 there[KEYS];
+    __device__ __forceinline__ u32 add_all(const u32 (&key)[KEYS], const Sum (&weight)[KEYS]) const {
+        u32 slot[KEYS], there[KEYS], added = 0;
 #pragma unroll
         for (u32 i = 0; i < KEYS; i++) {
             slot[i] = slot_of(key[i]);
-            there[i] = NO_LABEL;
-            if (key[i] != NO_LABEL) there[i] = atomicCAS(keys + slot[i], NO_LABEL, key[i]);
+            there[i] = key[i] != NO_LABEL ? load_system(keys + slot[i]) : NO_LABEL;
+        }
+        bool is_first[KEYS];
+#pragma unroll
+        for (u32 i = 0; i < KEYS; i++) {
+            is_first[i] = false;
+            if (key[i] == NO_LABEL || there[i] != NO_LABEL) continue;
+            there[i] = atomicCAS(keys + slot[i], NO_LABEL, key[i]);
+            is_first[i] = there[i] == NO_LABEL;
         }
 #pragma unroll
         for (u32 i = 0; i < KEYS; i++) {
-            is_first[i] = key[i] != NO_LABEL && there[i] == NO_LABEL;
             if (key[i] == NO_LABEL) continue;
             if (is_first[i] || there[i] == key[i])
                 atomicAdd(sums + slot[i], weight[i]);
             else
-                slot[i] = add(key[i], weight[i], is_first[i]);
+                add(key[i], weight[i], is_first[i]);
+            added += is_first[i];
         }
-    }
-    __device__ __forceinline__ bool add(u32 key, Sum weight) const {
-        bool is_first;
-        add(key, weight, is_first);
-        return is_first;
+        return added;
     }
 };
 
-__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments) {
-    return VertexLists{&arguments.counters->lists, arguments.active, arguments.firsts,
-                       arguments.chunks,           arguments.count,  arguments.classes};
+// Do so in tables in global memory, by key: table_of(i). Most keys are not there yet.
+template <u32 KEYS, class TableOf>
+__device__ __forceinline__ void thread_add_each(TableOf table_of, const u32 (&key)[KEYS],
+                                                const Sum (&weight)[KEYS], u32 (&slot)[KEYS],
+                                                bool (&is_first)[KEYS]) {
+    u32 there[KEYS];
+#pragma unroll
+    for (u32 i = 0; i < KEYS; i++) {
+        const SumTable table = table_of(i);
+        slot[i] = table.slot_of(key[i]);
+        there[i] = NO_LABEL;
+        if (key[i] != NO_LABEL) there[i] = atomicCAS(table.keys + slot[i], NO_LABEL, key[i]);
+    }
+#pragma unroll
+    for (u32 i = 0; i < KEYS; i++) {
+        is_first[i] = key[i] != NO_LABEL && there[i] == NO_LABEL;
+        if (key[i] == NO_LABEL) continue;
+        if (is_first[i] || there[i] == key[i])
+            atomicAdd(table_of(i).sums + slot[i], weight[i]);
+        else
+            slot[i] = table_of(i).add(key[i], weight[i], is_first[i]);
+    }
+}
+
+__device__ __forceinline__ VertexLists lists_of(const Arguments &arguments, const u64 *state) {
+    return VertexLists{&arguments.counters->lists,
+                       arguments.active,
+                       arguments.firsts,
+                       arguments.chunks,
+                       arguments.count,
+                       arguments.classes,
+                       static_cast<u32>(state[CLASSES])};
 }
 
 struct Level {
@@ -289,7 +327,9 @@ struct Level {
     const Team &team;
     StepBlock &block;
 
-    __device__ __forceinline__ VertexLists lists() const { return lists_of(arguments); }
+    __device__ __forceinline__ VertexLists lists() const {
+        return lists_of(arguments, block.state);
+    }
 
     __device__ __forceinline__ u32 id_of(u32 v) const {
         return arguments.vertices ? static_cast<u32>(arguments.vertices[v]) : v;

@@ -22,19 +22,20 @@ from godwit.dtypes import Array, frozen
 from godwit.graph.rows import SMALL_ARCS, require_memory
 from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
 
-_LEAST_CLASSES = 8
+_LEAST_CLASSES = cpu.LEAST_CLASSES
 """Classes of a round where rows are short: more lead to better communities, but rows are read in pieces."""
-LABEL_CLASSES = 64
+LABEL_CLASSES = cpu.MOST_JOINED_CLASSES
 """Classes of a round where rows are long, and of label propagation."""
 SMALL_VERTICES = 1 << 16
-"""Vertices up to which a round has all classes: few vertices that move at once miss their best places."""
+"""Vertices up to which a level has all classes: few vertices that move at once miss their best places."""
 SERIAL_ARCS = 1 << 22
 """Arcs up to which a level above the first, of no more than SMALL_VERTICES, is one thread's (serial.py)."""
 _BRIEF_WORK = 100_000
 """Vertices and arcs of a level below which all of its rounds together take a few milliseconds."""
 MOST_ROUNDS = 32
-LAST_MOVES = 256
-"""A round in which no more than 1 / LAST_MOVES of the vertices move is the last one of a level."""
+_LAST_MOVES, _LAST_MOVES_UPWARD = 256, 64
+"""A round in which no more than a 256th of the vertices move is the last one of a level; on the way up
+a 64th of those of a large level, which move once more on the way down."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
 _SCALES = (10.0, 3.0)
@@ -179,7 +180,7 @@ class Cores:
         classes = class_count(n, level.bound, most)
         return (
             active, np.empty(n, level.ids), np.empty(n, level.ids),
-            np.zeros((self._threads_for(level), cpu.MOST_CLASSES), np.int64),
+            np.zeros((self._threads_for(level), cpu.MOST_CLASSES + 1), np.int64),
             np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
             self._sums, self._touched, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
@@ -200,6 +201,7 @@ class Cores:
         *,
         scale: float = 1.0,
         rounds: int = MOST_ROUNDS,
+        upward: bool = False,
         last: int | None = None,
         random_ties: bool = False,
     ) -> None:
@@ -207,6 +209,7 @@ class Cores:
 
         :param scale: resolution counts so many times
         :param rounds: at most so many
+        :param upward: as for :func:`enough_moves`
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
@@ -216,11 +219,10 @@ class Cores:
         n, rows = level.vertex_count, level.rows
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
-        active = np.append(rows.ends > rows.begins, False).view(np.uint8)
-        scratch = self._scratch(level, active, most, scale)
+        scratch = self._scratch(level, np.empty(n + 1, np.uint8), most, scale)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
-            n // LAST_MOVES if last is None else last, random_ties, tallies, tallies=tallies,
+            enough_moves(n, upward=upward) if last is None else last, random_ties, tallies, tallies=tallies,
         )  # fmt: skip
 
     def _move_serially(self, level: Level, scale: float, rounds: int) -> None:
@@ -229,7 +231,7 @@ class Cores:
         self._run(
             serial.move_vertices, level, *level.rows, level.mass, self.label, self._total, active,
             self._sums[0], self._touched[0], self._factor * scale, self._next_seed(), rounds,
-            level.row_count // LAST_MOVES, tallies, tallies=tallies,
+            enough_moves(level.row_count), tallies, tallies=tallies,
         )  # fmt: skip
 
     def refine(self, level: Level) -> None:
@@ -243,9 +245,10 @@ class Cores:
                 _copies(level.mass), np.zeros(level.row_count, np.uint8),
             )  # fmt: skip
             return
+        active = (level.rows.ends > level.rows.begins).view(np.uint8)
         self._run(
             cpu.refine_communities, level, *level.rows, level.mass, self.label, self._total,
-            *self._scratch(level, np.ones(n, np.uint8), cpu.MOST_CLASSES), self._part,
+            *self._scratch(level, active, cpu.MOST_CLASSES), self._part,
             _copies(level.mass), np.zeros(n, np.uint8),
         )  # fmt: skip
 
@@ -403,8 +406,17 @@ def is_serial(vertices: int, arcs: int) -> bool:
     return vertices <= SMALL_VERTICES and arcs <= SERIAL_ARCS
 
 
+def enough_moves(vertices: int, *, upward: bool = False) -> int:
+    """Return the number of moves of a round that is the last one of a level, if there are no more.
+
+    :param upward: the vertices move once more on the way down
+    """
+    is_early = upward and vertices > SMALL_VERTICES
+    return vertices // (_LAST_MOVES_UPWARD if is_early else _LAST_MOVES)
+
+
 def class_count(vertices: int, arcs: int, most: int) -> int:
-    """Return the number of classes of a round.
+    """Return the number of classes of a round in which all vertices of a level are active.
 
     :param arcs: ``bound`` of the level
     :param most: of few vertices
@@ -428,8 +440,11 @@ class Steps(Protocol[StepLevel]):
     def begin_alone(self, level: StepLevel) -> None:
         """Make each vertex of a level a community."""
 
-    def move(self, level: StepLevel, *, scale: float = 1.0) -> None:
-        """Move the vertices of a level to better communities; resolution counts ``scale`` times."""
+    def move(self, level: StepLevel, *, scale: float = 1.0, upward: bool = False) -> None:
+        """Move the vertices of a level to better communities; resolution counts ``scale`` times.
+
+        :param upward: as for :func:`enough_moves`
+        """
 
     def refine(self, level: StepLevel) -> None:
         """Divide the communities of a level into connected parts."""
@@ -470,7 +485,7 @@ def _first_moves(steps: Steps[StepLevel], *, scales: bool = True) -> tuple[float
     """
     level = steps.first
     steps.begin_alone(level)
-    steps.move(level)
+    steps.move(level, upward=True)
     if not scales or level.vertex_count > SMALL_VERTICES:
         return ()
     above = steps.aggregate(level)
@@ -498,7 +513,7 @@ def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Any]]:
         merged = level.vertex_count - above.vertex_count
         if not scales and merged <= level.vertex_count // _LAST_MERGES:
             break
-        steps.move(above, scale=scales[0] if scales else 1.0)
+        steps.move(above, scale=scales[0] if scales else 1.0, upward=True)
         scales = scales[1:]
     return _moved_downwards(steps, levels)
 
@@ -539,7 +554,7 @@ def leiden_levels(
             level = above
             if not left and n - above.vertex_count <= n // _LAST_MERGES:
                 break
-            steps.move(level, scale=left[0] if left else 1.0)
+            steps.move(level, scale=left[0] if left else 1.0, upward=True)
             left = left[1:]
     return _moved_downwards(steps, levels)
 

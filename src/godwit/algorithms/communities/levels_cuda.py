@@ -6,7 +6,7 @@ supersteps a round. So cores take over small levels, with the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,11 +17,11 @@ import numpy as np
 from godwit.algorithms.communities.cpu import MOST_CLASSES, Rows
 from godwit.algorithms.communities.cuda_summary import require_short_labels
 from godwit.algorithms.communities.levels import (
-    LAST_MOVES,
     MOST_ROUNDS,
     Cores,
     Level,
     class_count,
+    enough_moves,
     first_word,
     is_serial,
 )
@@ -92,9 +92,9 @@ class Word(IntEnum):
     """Words of ``control->state``: ``LevelState`` of the kernel."""
 
     (
-        SEED, ROUNDS, ENOUGH, REFINES, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END,
-        LONG_ROWS, FOUND, ARCS, LONGEST, LONG_CHUNKS, SLOTS, BIGS,
-    ) = range(18)  # fmt: skip
+        SEED, ROUNDS, ENOUGH, REFINES, GROUPS, ROUND, START, MOVED, CLASS, CLASSES, PREVIOUS,
+        LONG_BEGIN, LONG_END, LONG_ROWS, FOUND, ARCS, LONGEST, LONG_CHUNKS, SLOTS, BIGS,
+    ) = range(20)  # fmt: skip
 
 
 class Count(IntEnum):
@@ -171,6 +171,18 @@ class GpuLevel:
     bound: int
 
 
+class _FirstLevel:
+    """What is known of the first level of a placement, whose masses lie on the GPU, from an earlier query.
+
+    :ivar key: what masses and lengths depend on; None: nothing is known
+    :ivar state: of the kernel when it had found them
+    """
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.key: Hashable = None
+        self.state = state_words(())
+
+
 class _LevelPlan(OneGpuPlan):
     """The kernel in a placement on one device; the queries write what lies in levels into its arguments."""
 
@@ -211,6 +223,9 @@ class GpuSteps:
         self._location = location
         self._cores: Cores | None = None
         self._entered: GpuLevel | None = None
+        self._alone: GpuLevel | None = (
+            None  # whose vertices are to be communities, before the next run
+        )
         self._numbered: tuple[GpuLevel, bool, int] | None = None  # by the latest run
         self.visits = self.rounds = 0
         self.seconds: dict[str, float] = {}
@@ -265,10 +280,23 @@ class GpuSteps:
         struct["block_slots"], struct["loops"] = self._plan.block_slots, loops
         struct["is_unit"] = scores.is_unit
         self._plan.array("counters")[self._plan.part].fill_bytes(0)
-        self._enter(self.first)
-        state = self._run(Phase.FIRST_LEVEL)
+        state = self._first_state((wide, scores.weighted, scores.one_way, scores.is_unit, loops))
         self._factor = scores.factor_of(int(state[Word.FOUND]))
         self._measure(self.first, state)
+
+    def _first_state(self, key: tuple[Any, ...]) -> Array:
+        """Find masses, the longest row and the number of chunks of the first level, unless they are known.
+
+        :param key: what masses depend on
+        """
+        known = self._placement.kept(_FirstLevel)
+        key = (*key, self._plan.block_slots)
+        if known.key != key:
+            known.key = None
+            self._enter(self.first)
+            known.state = self._run(Phase.FIRST_LEVEL)
+            known.key = key
+        return known.state
 
     def _make_plan(self, wide: bool, gpu: GpuOptions) -> _LevelPlan:
         placement, scores = self._placement, self._scores
@@ -294,6 +322,7 @@ class GpuSteps:
 
     def _run(self, phase: Phase, state: Any = ()) -> Array:
         """Run phases from one on; return the state at the end."""
+        self._begin_alone()
         self._numbered = None
         poll = self._poll
         if poll is not None:
@@ -309,6 +338,7 @@ class GpuSteps:
         """Point to the rows of a level, and reserve tables for its hubs."""
         if level is self._entered:
             return
+        self._begin_alone()
         self._entered = level
         struct = self._arguments
         for name, pointer in level.members.items():
@@ -322,9 +352,11 @@ class GpuSteps:
         longest = -(-level.longest // plan.chunk_arcs)
         chunks = min(chunks, max(longest, _MOST_ARENA_BYTES // chunk_bytes))
         struct["arena_chunks"] = chunks
+        if chunks == 0:
+            return
         self._plan.allocate(
             {
-                "chunks": 4 * level.vertex_count if chunks else 0,
+                "chunks": 4 * level.vertex_count,
                 "arena_keys": 4 * slots * chunks,
                 "arena_sums": plan.sum_bytes * slots * chunks,
                 "arena_used": 4 * plan.chunk_arcs * chunks,
@@ -336,13 +368,13 @@ class GpuSteps:
         level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
         self._entered = None  # tables depend on it
 
-    def _moves(self, level: GpuLevel, rounds: int, *, refines: bool, scale: float = 1.0) -> None:
+    def _moves(
+        self, rounds: int, enough: int = 0, *, refines: bool = False, groups: bool = False
+    ) -> Array:
         self._word = first_word(self._word)
-        self._arguments["factor"] = self._factor * scale
-        enough = level.vertex_count // LAST_MOVES
-        state = self._run(Phase.MOVE_BEGIN, [self._word, rounds, enough, refines])
-        if not refines:
-            self.rounds += int(state[Word.ROUND])
+        phase = Phase.MOVE_BEGIN if self._alone is None else Phase.BEGIN_ALONE
+        self._alone = None
+        return self._run(phase, [self._word, rounds, enough, refines, groups])
 
     @contextmanager
     def _on_cores(self) -> Iterator[Cores]:
@@ -362,16 +394,32 @@ class GpuSteps:
                 cores.begin_alone(level)
             return
         self._enter(level)
-        self._run(Phase.BEGIN_ALONE)
+        self._alone = level
 
-    def move(self, level: GpuLevel | Level, *, scale: float = 1.0) -> None:
-        """Move the vertices of a level to better communities; resolution counts ``scale`` times."""
+    def _begin_alone(self) -> None:
+        """Do so, if that is due."""
+        if self._alone is not None:
+            self._alone = None
+            self._run(Phase.BEGIN_ALONE)
+
+    def move(self, level: GpuLevel | Level, *, scale: float = 1.0, upward: bool = False) -> None:
+        """Move the vertices of a level to better communities; resolution counts ``scale`` times.
+
+        :param upward: as for :func:`godwit.algorithms.communities.levels.enough_moves`
+        """
         if isinstance(level, Level):
             with self._on_cores() as cores:
-                cores.move(level, scale=scale)
+                cores.move(level, scale=scale, upward=upward)
             return
         self._enter(level)
-        self._moves(level, MOST_ROUNDS, refines=False, scale=scale)
+        self._arguments["factor"] = self._factor * scale
+        if upward:  # they are counted next
+            self._group(parts=False)
+        enough = enough_moves(level.vertex_count, upward=upward)
+        state = self._moves(MOST_ROUNDS, enough, groups=upward)
+        self.rounds += int(state[Word.ROUND])
+        if upward:
+            self._numbered = level, False, int(state[Word.FOUND])
 
     def refine(self, level: GpuLevel | Level) -> None:
         """Divide the communities of a level into connected parts."""
@@ -380,7 +428,8 @@ class GpuSteps:
                 cores.refine(level)
             return
         self._enter(level)
-        self._moves(level, 1, refines=True)
+        self._arguments["factor"] = self._factor
+        self._moves(1, refines=True)
 
     def count_communities(self, level: GpuLevel | Level) -> int:
         """Return the number of communities of a level."""
@@ -393,14 +442,18 @@ class GpuSteps:
         """Number the communities, or parts, of a level, and return how many there are."""
         if self._numbered is not None and self._numbered[:2] == (level, parts):
             return self._numbered[2]
-        struct, prefix = self._arguments, "part_" if parts else ""
         self._enter(level)
-        struct["group"] = struct["part" if prefix else "label"]
-        struct["group_total"] = struct[f"{prefix}total"]
-        struct["in_group_total"] = struct[f"in_{prefix}total"]
+        self._group(parts=parts)
         found = int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
         self._numbered = level, parts, found
         return found
+
+    def _group(self, *, parts: bool) -> None:
+        """Let vertices of the next level be communities, or parts."""
+        struct, prefix = self._arguments, "part_" if parts else ""
+        struct["group"] = struct["part" if prefix else "label"]
+        struct["group_total"] = struct[f"{prefix}total"]
+        struct["in_group_total"] = struct[f"in_{prefix}total"]
 
     def aggregate(self, level: GpuLevel | Level, *, parts: bool = False) -> GpuLevel | Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""

@@ -9,6 +9,7 @@
 
 constexpr u32 NO_LABEL = 0xffffffffu;
 constexpr u32 NO_CLASS = 0xffffffffu;
+constexpr u32 LEAST_CLASSES = 8, MOST_JOINED_CLASSES = 64;
 constexpr u32 ROW_LONG = 0;  // a kind of row
 
 // The arcs of a vertex: in-arcs are numbered behind out-arcs.
@@ -22,6 +23,29 @@ struct RowArcs {
 // Return the number of slots of a table for a row, of which at most half are taken, or one for each label.
 __device__ __forceinline__ u32 slots_for(u64 arcs) {
     return static_cast<u32>((2 * min(arcs, u64{1} << 30) + WARP - 1) / WARP * WARP);
+}
+
+// Return the number of classes of a round: _classes_of_round of cpu.py. Classes that are equal modulo this number, which
+// is a power of two, become one.
+__device__ __forceinline__ u32 classes_of_round(u32 classes, u64 listed, u64 count) {
+    if (classes > MOST_JOINED_CLASSES) return classes;
+    while (classes > LEAST_CLASSES && classes * listed <= classes / 2 * count) classes /= 2;
+    return classes;
+}
+
+constexpr u64 INNER_ARCS = 32;
+// Return whether a vertex is visited in the first round: _activate_outer of cpu.py. leads_out(number) says whether an
+// arc leads to another community.
+template <class LeadsOut>
+__device__ __forceinline__ bool thread_is_outer(u64 arcs, LeadsOut leads_out) {
+    constexpr u64 ARCS_AT_ONCE = 4;
+    if (arcs > INNER_ARCS) return true;
+    bool found = false;
+    for (u64 base = 0; base < arcs && !found; base += ARCS_AT_ONCE)
+#pragma unroll
+        for (u64 i = 0; i < ARCS_AT_ONCE; i++)
+            if (base + i < arcs) found |= leads_out(base + i);
+    return found;
 }
 
 template <u32 CLASSES, u32 KINDS>
@@ -54,14 +78,15 @@ struct Lists {
     u32 *firsts;       // by block and bin: first place of the block's vertices
     u32 *chunks;       // by place, of long rows: the first chunk among those of the class
     u64 count;         // vertices
-    u32 classes;
+    u32 classes;       // of all vertices, by which they are counted
+    u32 joined;        // of the round
 
     __device__ __forceinline__ u32 begin_of(u32 bin) const {
         return bin ? load_relaxed(counters->ends + bin - 1) : 0;
     }
     // Return the first class from one on that has vertices, or NO_CLASS.
     __device__ __forceinline__ u32 next_class(u32 which) const {
-        for (; which < classes; which++)
+        for (; which < joined; which++)
             if (begin_of(which * KINDS) != begin_of((which + 1) * KINDS)) return which;
         return NO_CLASS;
     }
@@ -165,9 +190,10 @@ struct Lists {
         __device__ __forceinline__ u32 take(u32 bin, u32 row_chunks) const {
             if (bin % KINDS != ROW_LONG) return atomicAdd(next + bin, 1u);
             // One atomic counts rows and chunks, so rows lie in the order of their chunks.
-            const u64 before = atomicAdd(lists.counters->long_rows + bin / KINDS,
+            const u32 which = bin / KINDS & (lists.joined - 1);
+            const u64 before = atomicAdd(lists.counters->long_rows + which,
                                          u64{1} << 32 | static_cast<u64>(row_chunks));
-            const u32 place = next[bin] + static_cast<u32>(before >> 32);
+            const u32 place = next[which * KINDS + ROW_LONG] + static_cast<u32>(before >> 32);
             lists.chunks[place] = static_cast<u32>(before);
             return place;
         }
@@ -176,17 +202,19 @@ struct Lists {
     template <class Put>
     __device__ __forceinline__ void block_list(const Team &team, u32 parity, u32 *shared,
                                                Put put) const {
-        const u32 bins = classes * KINDS;
+        const u32 bins = classes * KINDS, parts = classes / joined;
         if (warp_id() == 0) {
             u32 before = 0;
             for (u32 base = 0; base < bins; base += WARP) {
-                const u32 bin = base + lane_id();
-                const u32 listed = bin < bins ? counters->bins[parity][bin] : 0;
+                const u32 turn = base + lane_id();  // by bin of the round, then by its parts
+                const u32 joint = turn / parts, part = turn % parts;
+                const u32 bin = joint + part * joined * KINDS;
+                const u32 listed = turn < bins ? counters->bins[parity][bin] : 0;
                 const u32 end = before + warp_sum_up_to(listed);
-                if (bin < bins) {
+                if (turn < bins) {
                     const u32 first = firsts[team.block * MOST_BINS + bin];
                     shared[bin] = end - listed + (bin % KINDS == ROW_LONG ? 0 : first);
-                    if (team.block == 0) counters->ends[bin] = end;
+                    if (team.block == 0 && part == parts - 1) counters->ends[joint] = end;
                 }
                 before = __shfl_sync(FULL_WARP, end, WARP - 1);
             }

@@ -137,6 +137,10 @@ struct Moves : Level {
         return penalty(at, there, entering);
     }
 
+    // Whether the vertex that a part has its name from is of the class that chooses now.
+    __device__ __forceinline__ bool is_in_class(u32 name) const {
+        return (class_of(name, start) & (lists().joined - 1)) == which;
+    }
     // Parts that others have joined stay.
     __device__ __forceinline__ bool stays(const Listed &listed) const {
         return REFINES && arguments.grown[listed.id];
@@ -195,7 +199,7 @@ struct Moves : Level {
         }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
-            if (!weight[i] || (moves[i] && class_of(name[i], start) == which)) continue;
+            if (!weight[i] || (moves[i] && is_in_class(name[i]))) continue;
             best.take(__dsub_rn(number_of(weight[i]), penalty(at, there[i], entering[i])), name[i]);
         }
     }
@@ -293,12 +297,11 @@ struct Moves : Level {
             for (u32 i = 0; i < BATCH; i++) {
                 const bool is_own = name[i] == listed.own;
                 if (REFINES || is_own) extra += weight[i];
-                if (!weight[i] || (!REFINES && is_own)) continue;
-                if (name[i] == guess)
-                    of_guess += weight[i];
-                else
-                    table.add(name[i], weight[i]);
+                const bool is_guess = name[i] == guess && (REFINES || !is_own);
+                if (is_guess) of_guess += weight[i];
+                if (!weight[i] || (!REFINES && is_own) || is_guess) name[i] = NO_LABEL;
             }
+            table.add_all(name, weight);
         }
         __syncwarp();
         guess = __shfl_sync(FULL_WARP, guess, 0);  // the first lane has arcs if any has
@@ -391,7 +394,7 @@ struct Moves : Level {
                 weight[i] = load_system(part.sums + slot);
                 part.clear(slot);
             }
-            all.add(name, weight, where, is_first);
+            thread_add_each([&](u32) { return all; }, name, weight, where, is_first);
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++)
                 if (is_first[i]) store_system(list + atomicAdd(&shared.written, 1u), where[i]);
@@ -643,8 +646,15 @@ struct Moves : Level {
 
     __device__ __forceinline__ void team_begin() const {
         team_each(arguments.count, [&](u32 v) {
-            arguments.active[v] = Level::row_of(v).arcs > 0;
-            if constexpr (REFINES) {
+            const RowArcs row = Level::row_of(v);
+            if constexpr (!REFINES) {
+                const u32 own = arguments.label[v];
+                arguments.active[v] = thread_is_outer(row.arcs, [&](u64 number) {
+                    Sum ignored;
+                    return arguments.label[thread_arc(row, number, ignored)] != own;
+                });
+            } else {
+                arguments.active[v] = row.arcs > 0;
                 const u32 id = id_of(v);
                 arguments.part[v] = id;
                 arguments.grown[v] = 0;
@@ -727,14 +737,19 @@ struct Moves : Level {
 __device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u64 *state) {
     state[LONG_BEGIN] = state[LONG_END];
     if (state[LONG_BEGIN] < state[LONG_ROWS])
-        state[LONG_END] = lists_of(arguments).batch_end(static_cast<u32>(state[CLASS]),
-                                                        state[LONG_BEGIN], arguments.arena_chunks);
+        state[LONG_END] = lists_of(arguments, state)
+                              .batch_end(static_cast<u32>(state[CLASS]), state[LONG_BEGIN],
+                                         arguments.arena_chunks);
 }
 
 // The next superstep of a round: that of the next class that has vertices, or the last of activation.
+__device__ __forceinline__ u32 thread_end_moves(const u64 *state) {
+    return state[GROUPS] ? GROUP_CLEAR : STOP;
+}
+
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
-    const VertexLists lists = lists_of(arguments);
+    const VertexLists lists = lists_of(arguments, state);
     which = lists.next_class(which);
     state[CLASS] = which;
     state[LONG_END] = state[LONG_ROWS] = 0;
@@ -745,7 +760,7 @@ __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64
     const bool is_last = state[MOVED] <= state[ENOUGH] || state[ROUND] + 1 >= state[ROUNDS];
     if (state[PREVIOUS] != NO_CLASS && !is_last) return MOVE_DECIDE;
     state[ROUND] += 1;
-    if (is_last) return STOP;
+    if (is_last) return thread_end_moves(state);
     state[START] = thread_mix(state[SEED] + state[ROUND]);
     state[MOVED] = 0;
     return MOVE_COUNT;
@@ -760,16 +775,18 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             state[START] = thread_mix(state[SEED]);
             return MOVE_COUNT;
         case MOVE_COUNT:
+            state[CLASSES] =
+                classes_of_round(arguments.classes, sums.counts[MOVES], arguments.count);
             if (sums.counts[MOVES] > 0) return MOVE_LIST;
             state[ROUND] += 1;
-            return STOP;
+            return thread_end_moves(state);
         case MOVE_LIST:
             state[PREVIOUS] = NO_CLASS;
             return thread_next_class(arguments, state, 0);
         case MOVE_DECIDE:
             if (which == NO_CLASS) {
                 state[PREVIOUS] = NO_CLASS;
-                return thread_next_class(arguments, state, arguments.classes);
+                return thread_next_class(arguments, state, NO_CLASS);
             }
             [[fallthrough]];
         case MOVE_ADD:

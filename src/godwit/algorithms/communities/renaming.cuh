@@ -74,7 +74,7 @@ __device__ __forceinline__ u32 thread_decide_levels(const Arguments &arguments, 
     }
     if (phase >= GROUP_CLEAR) return thread_decide_joins(arguments, phase, sums, state);
     if (phase >= MOVE_BEGIN) return thread_decide_moves(arguments, phase, sums, state);
-    if (phase == BEGIN_ALONE) return STOP;
+    if (phase == BEGIN_ALONE) return state[ROUNDS] ? MOVE_BEGIN : STOP;
     state[FOUND] += sums.counts[NAMES];
     if (phase == FIRST_LEVEL && !arguments.is_unit) return FIRST_ARCS;
     state[LONGEST] = load_relaxed(&counters.longest);

@@ -28,6 +28,9 @@ def place_positions(
     :param kernel: returns the source of the caller's kernel for a dtype of positions; where positions have
         yet to be made, the kernel is compiled meanwhile
     """
+    known = placed.known_resource(_make_step_placement)
+    if known is not None:
+        return known  # type: ignore[return-value]
     _ = placed.asked_partition
     if not placed.has_resource(_make_step_placement):
         if kernel is not None:

@@ -287,7 +287,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
-        self._values: dict[int | None, VertexValues] = {}
+        self._values: dict[tuple[int | None, int], VertexValues] = {}
         begin = perf_counter()
         delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
         for part in placement.parts:
@@ -382,14 +382,19 @@ class StepPlan(SlicedRun, Generic[Placed]):
         words: memoryview = self.outcomes[0]["state"][0].view(np.float64).data
         return words
 
-    def values_at(self, location: ResultLocation, make: Callable[[], VertexValues]) -> VertexValues:
-        """Return the values of vertices that every run leaves, with a new array for the next one.
+    def values_at(
+        self, location: ResultLocation, make: Callable[[], VertexValues], which: int = 0
+    ) -> VertexValues:
+        """Return the values of vertices that a run leaves, with a new array for the next one.
 
         :param make: makes them for the first query with this location
+        :param which: tells values apart, of which a run leaves one
         """
-        if location.gpu not in self._values:
-            self._values[location.gpu] = make()
-        return self._values[location.gpu].begin()
+        key = location.gpu, which
+        values = self._values.get(key)
+        if values is None:
+            values = self._values[key] = make()
+        return values.begin()
 
     def state_pointer(self, word: int) -> int:
         """Return the address of a word of ``control->state`` on the first GPU."""

@@ -205,10 +205,14 @@ def rank_on_gpus(
             plan.owned, plan.arcs, seconds,
         )  # fmt: skip
         if ranks is None:
-            written = plan.carried[1 - outcome.iterations % 2]
-            ranks = VertexValues(
-                placement, written, query.dtype, query.location, own_first=one_hop
-            ).begin()
+            which = 1 - outcome.iterations % 2
+            ranks = plan.values_at(
+                query.location,
+                lambda: VertexValues(
+                    placement, plan.carried[which], query.dtype, query.location, own_first=one_hop
+                ),
+                which,
+            )
         outcome.rank, seconds["gather"] = ranks.gather()
     return outcome
 

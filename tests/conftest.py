@@ -53,6 +53,7 @@ COVERS: dict[str, Cover] = {
     "test_core_gpu.py": "few graphs",
     "test_damaged_files.py::test_every_bit_is_checked": "values",
     "test_direction_optimizing.py": "values",
+    "test_distributed_gpus.py": "few graphs",
     "test_duplication.py": "few graphs",
     "test_emulated_grid.py::test_distances_are_those_of_the_cpu": "values",
     "test_emulated_races.py": "values",

@@ -30,10 +30,10 @@ _FEW = (
 )  # fmt: skip
 
 
-def random_graphs() -> Iterator[gw.Graph]:
+def random_graphs(count: int = 12, seed: int = 28) -> Iterator[gw.Graph]:
     """Yield graphs of all kinds: directed or not, with ids, with weights of each dtype."""
-    generator = np.random.default_rng(28)
-    for number in range(12):
+    generator = np.random.default_rng(seed)
+    for number in range(count):
         n = int(generator.integers(1, 600))
         m = int(generator.integers(0, 4 * n))
         sources, targets = generator.integers(0, n, (2, m))
@@ -95,6 +95,53 @@ def check_results(folder: Path) -> None:
         print("ranks", ranks.hexdigest(), centralities.hexdigest())
 
 
+def check_random(folder: Path) -> None:
+    """Compare many random graphs with one process; print a hash of ranks and centralities.
+
+    ``GODWIT_GRAPHS`` says how many: 200 take minutes.
+    """
+    hashes = hashlib.sha256(), hashlib.sha256()
+    differences: Any = (0.0, 0.0)
+    count = int(os.environ.get("GODWIT_GRAPHS", "5"))
+    for number, graph in enumerate(random_graphs(count, 200)):
+        with processes.place(graph) as placed:
+            differences = np.maximum(differences, compare_all(graph, placed, number, hashes))
+    if is_first:
+        print("random graphs", count, *(one.hexdigest()[:16] for one in hashes))
+        print("largest difference of ranks in sum, of a centrality:", *differences)
+
+
+def check_data(folder: Path) -> None:
+    """Compare all graphs of a folder, ``GODWIT_DATA``, with one process, read as ``.godwit`` files."""
+    for number, file in enumerate(sorted(Path(os.environ["GODWIT_DATA"]).glob("*.xz"))):
+        graph = gw.read(file)
+        native = folder / f"{file.name}.godwit"
+        if is_first:
+            gw.write(graph, native)
+        processes.share(None)
+        hashes = hashlib.sha256(), hashlib.sha256()
+        with processes.place(native) as placed:
+            differences = compare_all(graph, placed, number, hashes)
+        if is_first:
+            native.unlink()
+            print(file.name, *(one.hexdigest()[:16] for one in hashes), *differences, flush=True)
+
+
+def compare_all(graph: gw.Graph, placed: Any, number: int, hashes: Any) -> tuple[float, float]:
+    """Compare all algorithms; add ranks and centralities to two hashes, return their differences."""
+    compare(graph, placed, number)
+    of_centralities = compare_centralities(graph, placed, number, hashes[1])
+    of_ranks = 0.0
+    result = gw.pagerank(placed, accelerated=False).gather()
+    if is_first:
+        hashes[0].update(result.rank.tobytes())
+        expected = gw.pagerank(graph, accelerated=False, devices="cpu")
+        assert result.iterations == expected.iterations
+        of_ranks = float(np.abs(result.rank - expected.rank).sum())
+        assert of_ranks < 1e-13, (number, of_ranks)
+    return of_ranks, of_centralities
+
+
 def zigzag(n: int) -> gw.Graph:
     """Return a path that goes to and fro between the halves of the vertices."""
     sources = np.concatenate([np.arange(n), np.arange(1, n)])
@@ -136,8 +183,11 @@ def compare(graph: gw.Graph, placed: Any, number: int) -> None:
             assert result.to_dict() == found.to_dict()
 
 
-def compare_centralities(graph: gw.Graph, placed: Any, number: int, centralities: Any) -> None:
-    """Compare betweenness with one process up to rounding, and add it to a hash."""
+def compare_centralities(graph: gw.Graph, placed: Any, number: int, centralities: Any) -> float:
+    """Compare betweenness with one process up to rounding, and add it to a hash.
+
+    :returns: the largest difference relative to a value; 0 in all processes but the first
+    """
     n = graph.vertex_count
     options: dict[str, Any] = {
         "weighted": False,
@@ -152,6 +202,7 @@ def compare_centralities(graph: gw.Graph, placed: Any, number: int, centralities
             else {"sources": [graph.ids[n // 2], graph.ids[0]]}
         )
     result = gw.betweenness_centrality(placed, **options).gather()
+    difference = 0.0
     if is_first:
         expected = gw.betweenness_centrality(graph, devices="cpu", **options)
         np.testing.assert_allclose(
@@ -160,6 +211,9 @@ def compare_centralities(graph: gw.Graph, placed: Any, number: int, centralities
         positions = [graph.ids.position(one) for one in expected.sources]
         assert result.source_positions == positions
         centralities.update(result.centrality.tobytes())
+        apart = np.abs(result.centrality - expected.centrality)
+        difference = float((apart / np.maximum(np.abs(expected.centrality), 1e-2)).max(initial=0))
+    return difference
 
 
 def check_tables(graph: gw.Graph, placed: Any, folder: Path) -> None:
@@ -320,6 +374,15 @@ def check_errors(folder: Path) -> None:
 
     expect(ZeroDivisionError, f"process {last} of {processes.count}", fail_in_last)
 
+    def lack_memory_in_last() -> None:
+        with processes.running("test"):
+            processes.meet(1)
+            if rank == last:
+                np.empty(2**60, np.uint8)
+            processes.meet(2)
+
+    expect(gw.errors.GraphTooLargeError, "use more processes", lack_memory_in_last)
+
     def interrupt_last() -> None:
         with processes.running("test"):
             while True:
@@ -334,12 +397,54 @@ def check_errors(folder: Path) -> None:
     expect(gw.errors.InputError, "graph on several processes", lambda: gw.triangles(graph))
 
 
-def check_kill(folder: Path) -> None:
-    """Search again and again, until a process is killed."""
-    graph = processes.place("rmat:12")
-    (folder / f"{rank}.pid").write_text(str(os.getpid()))
-    while True:
+def check_memory(folder: Path) -> None:
+    """Read, place and search a file, ``GODWIT_FILE``, with a limit of memory for it.
+
+    ``GODWIT_LIMIT_MB`` says how many millions of bytes a process may allocate beyond what interpreter,
+    libraries and compiled code take.
+    """
+    import resource
+
+    sources = "text" if os.environ["GODWIT_FILE"].endswith(".txt") else "godwit"
+    small = folder / f"small.{'txt' if sources == 'text' else 'godwit'}"
+    if is_first:
+        gw.write(gw.generate("rmat:12"), small)
+    processes.share(None)
+    with processes.place(small, directed=False if sources == "text" else None) as graph:
         gw.bfs(graph, 0)
+        gw.connected_components(graph)
+    (taken,) = (
+        1024 * int(line.split()[1])
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmData")
+    )
+    allowed = 10**6 * int(os.environ["GODWIT_LIMIT_MB"])
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + allowed, resource.RLIM_INFINITY))
+    begin = time.perf_counter()
+    directed = False if sources == "text" else None
+    with processes.place(os.environ["GODWIT_FILE"], directed=directed) as graph:
+        bytes_of_arcs = graph.arc_count * graph.rows.targets.itemsize
+        result = gw.bfs(graph, graph.highest_degree_vertex())
+        counts = processes.share(int(result.reached.sum()))
+        components = gw.connected_components(graph).count
+    if is_first:
+        print(
+            f"{bytes_of_arcs / 1e6:.0f} MB of targets, {bytes_of_arcs / allowed:.1f} times the limit of "
+            f"{allowed / 1e6:.0f} MB, on {processes.count} processes: {sum(counts):,} vertices reached, "
+            f"{components:,} components, {time.perf_counter() - begin:.1f} s"
+        )
+
+
+def check_kill(folder: Path) -> None:
+    """Place, search and write again and again, until a process is killed."""
+    (folder / f"{rank}.pid").write_text(str(os.getpid()))
+    number = 0
+    while True:
+        with processes.place("rmat:12") as graph:
+            gw.pagerank(graph)
+            gw.connected_components(graph)
+            gw.bfs(graph, 0).to_parquet(folder / f"written {number % 3}")
+        number += 1
 
 
 def check_raise(folder: Path) -> None:

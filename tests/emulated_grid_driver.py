@@ -3,7 +3,7 @@
 Methods have the names and the results of ``cuda.bindings``; there is no other description of them here.
 """
 
-# ruff: noqa: N802, N815
+# ruff: noqa: N801, N802, N815
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._events: dict[int, float] = {}
         self._enabled: set[tuple[int, int]] = set()
+        self._opened: dict[int, int] = {}
 
     def __getattr__(self, name: str) -> Any:
         raise EmulationError(f"the emulated CUDA runtime has no {name}")
@@ -117,6 +118,8 @@ class Runtime:
 
     def cudaFree(self, pointer: int) -> tuple[int]:
         if pointer:
+            if self._opened.get(pointer):
+                raise EmulationError(f"{pointer:#x} is freed while another process has it open")
             self._machine.free(pointer)
         return (0,)
 
@@ -222,6 +225,35 @@ class Runtime:
 
     def cudaEventDestroy(self, event: int) -> tuple[int]:
         self._events.pop(event, None)
+        return (0,)
+
+    # What processes share: they are threads of this one (process_threads.py).
+
+    cudaIpcMemLazyEnablePeerAccess = 1
+
+    class cudaIpcMemHandle_t:
+        def __init__(self) -> None:
+            self.bytes = (ctypes.c_byte * 64)()
+
+        def getPtr(self) -> int:
+            return ctypes.addressof(self.bytes)
+
+    def cudaIpcGetMemHandle(self, pointer: int) -> tuple[int, Any]:
+        if not self._machine.holds(pointer):
+            raise EmulationError(f"{pointer:#x} is shared and was not allocated, or is free")
+        handle = self.cudaIpcMemHandle_t()
+        ctypes.c_uint64.from_buffer(handle.bytes).value = pointer
+        return 0, handle
+
+    def cudaIpcOpenMemHandle(self, handle: Any, _: int) -> tuple[int, int]:
+        pointer = ctypes.c_uint64.from_buffer(handle.bytes).value
+        self._opened[pointer] = self._opened.get(pointer, 0) + 1
+        return 0, pointer
+
+    def cudaIpcCloseMemHandle(self, pointer: int) -> tuple[int]:
+        if not self._opened.get(pointer):
+            raise EmulationError(f"{pointer:#x} is closed and was not opened")
+        self._opened[pointer] -= 1
         return (0,)
 
     def cudaDeviceCanAccessPeer(self, here: int, there: int) -> tuple[int, int]:

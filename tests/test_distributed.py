@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 import godwit as gw
@@ -39,7 +40,7 @@ def start(processes: int, *command: str, threads: int = 1) -> subprocess.Popen[s
     environment = {
         **os.environ,
         "GODWIT_THREADS": str(threads),
-        "PYTHONPATH": str(CHECKS.parent),
+        "PYTHONPATH": os.pathsep.join([str(CHECKS.parent), os.environ.get("PYTHONPATH", "")]),
         # Open MPI refuses to run as root, and more processes than cores.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -73,7 +74,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
     ranks = set()
     for processes, checks, threads in (
         (1, "results", 1),
-        (2, "results,errors", 2),
+        (2, "results,errors,random", 2),
         (3, "results,files", 1),
     ):
         folder = tmp_path / str(processes)
@@ -100,20 +101,29 @@ def test_all_end_if_one_does(name: str, message: str, tmp_path: Path) -> None:
 
 
 @needs_mpi
-def test_all_end_if_one_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kill", range(int(os.environ.get("GODWIT_KILLS", "2"))))
+def test_all_end_if_one_is_killed(kill: int, tmp_path: Path) -> None:
+    generator = np.random.default_rng(kill)
     with start(3, sys.executable, str(CHECKS), "kill", str(tmp_path)) as started:
         for _ in range(1200):
-            if len(list(tmp_path.glob("*.pid"))) == 3 or started.poll() is not None:
+            # The process that began to write last has loaded all that this takes.
+            if list(tmp_path.glob("written 0/*")) or started.poll() is not None:
                 break
             time.sleep(0.05)
-        time.sleep(0.3)
+        time.sleep(generator.uniform(0, 1.5))
         pids = [int((tmp_path / f"{rank}.pid").read_text()) for rank in range(3)]
-        os.kill(pids[1], signal.SIGKILL)
+        os.kill(pids[generator.integers(3)], signal.SIGKILL)
         begin = time.monotonic()
         started.communicate(timeout=60)
-        assert started.returncode != 0
-        assert time.monotonic() - begin < 10
+        took_s = time.monotonic() - begin
+    print(f"kill {kill}: all ended after {took_s:.2f} s")
+    assert started.returncode != 0
+    assert took_s < 10
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    written = list(tmp_path.glob("written */*.parquet"))
+    assert written
+    for file in written:
+        assert {"vertex", "distance"} == set(pyarrow.parquet.read_table(file).column_names)
 
 
 @needs_mpi

@@ -11,8 +11,9 @@
 Needs ``godwit[mpi]``.
 """
 
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.processes import Processes, context
 from godwit.distributed.result import DistributedResult
 
-__all__ = ["DistributedGraph", "DistributedResult", "Processes", "context"]
+__all__ = ["DistributedGraph", "DistributedResult", "GpuGraph", "Processes", "context"]

@@ -7,6 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
+from godwit.distributed.gpu_graph import GpuGraph, place_on_gpus
 from godwit.distributed.graph import DistributedGraph, balanced_bounds
 from godwit.distributed.halo import halo_of_rows
 from godwit.distributed.processes import Processes
@@ -28,7 +29,8 @@ def place(
     *,
     directed: bool | None = None,
     weighted: bool | None = None,
-) -> DistributedGraph:
+    devices: str | None = None,
+) -> DistributedGraph | GpuGraph:
     """Place a graph; see :meth:`Processes.place`."""
     directed, weighted = (
         None if value is None else as_flag(value, name)
@@ -39,7 +41,9 @@ def place(
         named = os.fspath(source)
     elif isinstance(source, Graph):
         named = source.vertex_count, source.arc_count, source.directed
-    with processes.running("place", named, directed, weighted):
+    with processes.running("place", named, directed, weighted, devices is not None):
+        if devices is not None:
+            return place_on_gpus(processes, source, devices, directed, weighted)
         begin = perf_counter()
         if isinstance(source, Graph):
             if directed is not None or weighted is not None:

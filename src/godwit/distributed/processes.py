@@ -29,16 +29,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array
-from godwit.errors import DeviceError, GodwitError, ProcessError
+from godwit.errors import DeviceError, GodwitError, GraphTooLargeError, ProcessError
 from godwit.runtime.statistics import RunStatistics
 
 if TYPE_CHECKING:
+    from godwit.distributed.gpu_graph import GpuGraph
     from godwit.distributed.graph import DistributedGraph
     from godwit.graph.csr import Graph
 
@@ -80,7 +81,7 @@ class Processes:
         self._headers = np.zeros((self.count, HEADER_WORDS), np.int64)
         self._runs = ""
         self._communicates = False
-        self._interrupted = False
+        self._interrupted = self._defers = False
         self.volume = Volume(self.count)
         _share_cores(mpi, self._world)
         if self.count > 1:
@@ -90,13 +91,34 @@ class Processes:
     def __repr__(self) -> str:
         return f"<Processes: {self.rank} of {self.count}>"
 
+    @overload
     def place(
         self,
         source: Graph | str | os.PathLike[str],
         *,
         directed: bool | None = None,
         weighted: bool | None = None,
-    ) -> DistributedGraph:
+        devices: None = None,
+    ) -> DistributedGraph: ...
+
+    @overload
+    def place(
+        self,
+        source: Graph | str | os.PathLike[str],
+        *,
+        directed: bool | None = None,
+        weighted: bool | None = None,
+        devices: str,
+    ) -> GpuGraph: ...
+
+    def place(
+        self,
+        source: Graph | str | os.PathLike[str],
+        *,
+        directed: bool | None = None,
+        weighted: bool | None = None,
+        devices: str | None = None,
+    ) -> DistributedGraph | GpuGraph:
         """Divide a graph among the processes, each of which keeps the rows of a range of vertices.
 
         >>> import godwit as gw
@@ -109,14 +131,19 @@ class Processes:
             as ``"rmat:20"`` (:func:`godwit.generate`); or a graph, which all processes have
         :param directed: of an edge list: None: as it declares; False: each line is an edge
         :param weighted: of a file: False: drop the weights. True: it must have weights
-        :raises InputError: a wrong argument, or a file of another format
+        :param devices: None: the cores of each process. ``"cuda"``: a GPU for each process, of which those
+            of a machine take one after the other; or the name of one, such as ``"cuda:1"``. Every process
+            then reads or makes the whole graph in the memory of its host, and its GPU has its share of the
+            rows. Files may be of any format that :func:`godwit.read` reads
+        :raises InputError: a wrong argument, a file of another format, or two processes on one GPU
+        :raises DeviceError: a process has no GPU
         :raises FileError: the file cannot be read
         :raises FormatError: the file is malformed
         :raises GraphTooLargeError: the part of a process does not fit in its memory
         """
         from godwit.distributed.place import place
 
-        return place(self, source, directed=directed, weighted=weighted)
+        return place(self, source, directed=directed, weighted=weighted, devices=devices)
 
     @contextmanager
     def running(self, name: str, *arguments: Any) -> Iterator[None]:
@@ -138,6 +165,8 @@ class Processes:
         except _AgreedError as agreed:
             raise agreed.error from None
         except BaseException as error:
+            if isinstance(error, MemoryError) and not isinstance(error, GodwitError):
+                error = GraphTooLargeError(f"out of memory in {name} ({error}): use more processes")
             raise self._agree_on(error) from error.__cause__
         finally:
             self._runs = ""
@@ -206,6 +235,8 @@ class Processes:
 
     def share(self, value: Any) -> list[Any]:
         """Return the values that all processes give, any Python objects, in the order of the processes."""
+        if self.count == 1:
+            return [value]
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
         counts = np.full(self.count, len(packed))
         data = np.tile(packed, self.count)
@@ -241,27 +272,24 @@ class Processes:
         :param statistics: has the counts of this process, which become those of all
         """
         volume = self.volume
+        count = self.count
         counts = (
             statistics.processed_items.sum(),
             statistics.arcs_relaxed.sum(),
             statistics.rounds.sum(),
+            round(volume.waiting_s * 1e9),
         )
         supersteps = volume.supersteps
-        rows = self.share((counts, volume.messages, volume.bytes, volume.waiting_s))
-        statistics.begin_on([f"process {rank}" for rank in range(self.count)])
-        processed, relaxed, rounds = (
-            np.array(column) for column in zip(*(row[0] for row in rows), strict=True)
-        )
-        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = (
-            processed,
-            relaxed,
-            rounds,
-        )
-        statistics.processes = self.count
+        words = np.concatenate([np.array(counts, np.int64), volume.messages, volume.bytes])
+        given, _, _ = self.exchange(np.tile(words, count), np.full(count, len(words)))
+        rows = given.reshape(count, len(words))
+        statistics.begin_on([f"process {rank}" for rank in range(count)])
+        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = rows[:, :3].T
+        statistics.processes = count
         statistics.supersteps = supersteps
-        statistics.messages = np.array([row[1] for row in rows])
-        statistics.message_bytes = np.array([row[2] for row in rows])
-        statistics.waiting_s = np.array([row[3] for row in rows])
+        statistics.waiting_s = rows[:, 3] / 1e9
+        statistics.messages = rows[:, 4 : 4 + count]
+        statistics.message_bytes = rows[:, 4 + count :]
 
     def abort(self, message: str) -> NoReturn:
         """End all processes at once, after a line on stderr that names this one."""
@@ -346,6 +374,15 @@ class Processes:
         yield
         self._communicates = False  # not after an exception
 
+    @contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """Defer Ctrl-C to the next meeting, in a block in which other processes wait for this one."""
+        self._defers = True
+        try:
+            yield
+        finally:
+            self._defers = False
+
     def _wait(self, requests: list[Any]) -> None:
         """Wait for messages; other processes may use the core meanwhile."""
         test = self._mpi.Request.Testall
@@ -386,7 +423,7 @@ class Processes:
             return None
 
         def handle(number: int, frame: FrameType | None) -> None:
-            if not self._communicates:
+            if not (self._communicates or self._defers):
                 previous(number, frame)
             elif self._interrupted:
                 self.abort("interrupted twice")
@@ -421,9 +458,14 @@ class _AgreedError(Exception):
         self.error = error
 
 
+def is_agreed(error: BaseException) -> bool:
+    """Return True if all processes raise this error."""
+    return hasattr(error, _AGREED)
+
+
 def is_silent(error: BaseException) -> bool:
     """Return True if the first process reports an error, and this is another one."""
-    return hasattr(error, _AGREED) and _processes is not None and _processes.rank > 0
+    return is_agreed(error) and _processes is not None and _processes.rank > 0
 
 
 _AGREED = "_godwit_agreed"

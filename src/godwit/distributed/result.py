@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array, as_count
@@ -30,7 +31,9 @@ class DistributedResult(VertexResult):
     value_name: ClassVar[str]
     """Name of the values, also that of the attribute."""
 
-    def __init__(self, graph: DistributedGraph, values: Array, statistics: RunStatistics) -> None:
+    def __init__(
+        self, graph: DistributedGraph | GpuGraph, values: Array, statistics: RunStatistics
+    ) -> None:
         self._processes: Processes | None = graph.processes
         self.vertices = graph.vertices
         self._ids = graph.ids

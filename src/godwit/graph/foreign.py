@@ -46,4 +46,6 @@ def not_a_graph(value: Any) -> InputError:
     advice = "" if constructor is None else f"; {constructor} makes a graph of it"
     if type(value).__name__ == "DistributedGraph":
         advice = ", a graph on several processes, which bfs, sssp, connected_components and pagerank take"
+    if type(value).__name__ == "GpuGraph":
+        advice = ", a graph on GPUs of several processes, which bfs and pagerank take"
     return InputError(f"expected a godwit.Graph, got a {kind_of(value)}{advice}")

@@ -22,11 +22,13 @@ class StepPart(GpuMemory):
     """One device's vertices.
 
     :param device: number of the device in the placement
+    :param place: number of the part in the placement, which has those of this process only
     :param first: its first position
     :param classes: (7) int64: the first local index of each class of degrees, and the end of the last
     """
 
     device: int
+    place: int
     first: int
     classes: Array
 
@@ -55,10 +57,10 @@ class DeviceArray:
         return bool(self._buffers)
 
     def __contains__(self, part: StepPart) -> bool:
-        return part.device in self._buffers
+        return part.place in self._buffers
 
     def __getitem__(self, part: StepPart) -> Buffer:
-        return self._buffers[part.device]
+        return self._buffers[part.place]
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -81,29 +83,29 @@ class DeviceArray:
         """Return a device's buffer with at least `nbytes`; a new one has undefined content."""
         if part not in self or self[part].nbytes < nbytes:
             self.release(part)  # first: the larger buffer may need the memory
-            self._buffers[part.device] = Buffer(part.index, nbytes)
+            self._buffers[part.place] = Buffer(part.index, nbytes)
         return self[part]
 
     def rooms(self, part: StepPart) -> list[Buffer | PinnedBuffer]:
         """Return a device's buffer and the host memory in its place, those that exist."""
         found: list[Buffer | PinnedBuffer] = []
         for kept in (self._buffers, self._pinned):
-            if part.device in kept:
-                found.append(kept[part.device])
+            if part.place in kept:
+                found.append(kept[part.place])
         return found
 
     def pinned_room(self, part: StepPart, nbytes: int) -> PinnedBuffer:
         """Return host memory in the place of a device's buffer, for GPUs without peer access."""
-        if part.device not in self._pinned:
-            self._pinned[part.device] = PinnedBuffer(nbytes)
-        return self._pinned[part.device]
+        if part.place not in self._pinned:
+            self._pinned[part.place] = PinnedBuffer(nbytes)
+        return self._pinned[part.place]
 
     def resident(self, part: StepPart, values: Array) -> Buffer:
         """Return a device's buffer, uploading `values` if it has none."""
         if part not in self:
             buffer = Buffer(part.index, values.nbytes)
             buffer.upload(values)
-            self._buffers[part.device] = buffer
+            self._buffers[part.place] = buffer
         return self[part]
 
     def adopt(self, buffers: Sequence[Buffer]) -> None:
@@ -117,13 +119,13 @@ class DeviceArray:
 
     def release(self, part: StepPart | None = None) -> None:
         """Free the buffer of one device, or of all."""
-        for device in [*self._buffers, *self._pinned] if part is None else [part.device]:
-            if device in self._buffers or device in self._pinned:
+        for place in [*self._buffers, *self._pinned] if part is None else [part.place]:
+            if place in self._buffers or place in self._pinned:
                 self._placement.note_freed()
-            if device in self._buffers:
-                self._buffers.pop(device).close()
-            if device in self._pinned:
-                self._pinned.pop(device).close()
+            if place in self._buffers:
+                self._buffers.pop(place).close()
+            if place in self._pinned:
+                self._pinned.pop(place).close()
 
 
 class ArraysByName(dict[tuple[str, int], DeviceArray]):

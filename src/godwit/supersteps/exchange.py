@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,8 +29,10 @@ from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray, StepPart
-from godwit.supersteps.halos import Halos
-from godwit.supersteps.placement import StepCopies, StepPlacement
+
+if TYPE_CHECKING:
+    from godwit.supersteps.halos import Halos
+    from godwit.supersteps.placement import StepCopies, StepPlacement
 
 
 class Exchange:
@@ -72,7 +75,7 @@ class Exchange:
         nbytes = self._own_bytes(bits)
         if self.by_host:
             for owner, other in self._pairs():
-                room = self._stage(array, owner, other, nbytes)
+                room = self._stage(array, owner, other.device, nbytes)
                 every[owner.device, other.device] = room.pointer - owner.device * nbytes
         return every
 
@@ -85,7 +88,7 @@ class Exchange:
         if self.by_host:
             for owner, other in self._pairs():
                 first, count = halos.halo_range(owner.device, other.device)
-                room = self._stage(array, owner, other, item_bytes * count)
+                room = self._stage(array, owner, other.device, item_bytes * count)
                 every[owner.device, other.device] = room.pointer - item_bytes * first
         return every
 
@@ -131,9 +134,9 @@ class Exchange:
                 other, pointer + other.device * nbytes, nbytes,
             )  # fmt: skip
 
-    def _stage(self, array: DeviceArray, owner: StepPart, other: StepPart, nbytes: int) -> Buffer:
+    def _stage(self, array: DeviceArray, owner: StepPart, other: int, nbytes: int) -> Buffer:
         """Return a staging buffer at an owner for what it exchanges with another device."""
-        room = self._staging[array, owner.device, other.device] = Buffer(owner.index, nbytes)
+        room = self._staging[array, owner.device, other] = Buffer(owner.index, nbytes)
         return room
 
     def _pairs(self) -> Iterator[tuple[StepPart, ...]]:

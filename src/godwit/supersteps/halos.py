@@ -21,6 +21,7 @@ from godwit.graph.cuda.builder import spare_bytes
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.processes import send_to_owners
 from godwit.supersteps.rows import Direction, RowBuilder, StepRows, start_kernel
 from godwit.worker.cuda.placement import require_room, synchronize
 
@@ -76,6 +77,11 @@ def _send_to_owners(
 
     The row of the owner itself stays undefined.
     """
+    if placement.processes is not None:
+        synchronize(placement.parts)
+        (part,) = placement.parts
+        send_to_owners(placement.processes, part, at_subscribers[0], at_owners[0])
+        return
     row_bytes = at_owners[0].nbytes // len(placement.parts)
     for part, owner in permutations(placement.parts, 2):
         driver.copy_peer_async(

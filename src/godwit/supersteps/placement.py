@@ -27,6 +27,7 @@ from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
 from godwit.supersteps.arrays import ArraysByName, DeviceArray, StepPart
 from godwit.supersteps.halos import HaloBuilder, Halos, make_subscriber_masks
+from godwit.supersteps.processes import OtherProcesses
 from godwit.supersteps.rows import (
     Direction,
     HubArrays,
@@ -59,6 +60,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :param partition: the owner of each vertex; None for a partition that suits the graph
     :param id_dtype: of positions; None for int32 where that is enough
     :param numbering: positions that are known already
+    :param processes: those whose GPUs run together, each of which has the graph and one device; None: this
+        process has all devices
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
@@ -76,14 +79,17 @@ class StepPlacement(GpuEndpoints[StepPart]):
         *,
         id_dtype: Any = None,
         numbering: Positions | None = None,
+        processes: OtherProcesses | None = None,
     ) -> None:
         super().__init__(devices)
+        self.processes = processes
+        self.device_count = len(devices) if processes is None else processes.count
         if partition is not None and (
-            partition.part_count != len(devices) or len(partition.owner) != graph.vertex_count
+            partition.part_count != self.device_count or len(partition.owner) != graph.vertex_count
         ):
             raise InputError(
                 f"the partition is of {len(partition.owner)} vertices into {partition.part_count} parts, "
-                f"and {graph.vertex_count} into {len(devices)} are needed"
+                f"and {graph.vertex_count} into {self.device_count} are needed"
             )
         self.graph = graph
         self.devices = tuple(devices)
@@ -106,18 +112,20 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._first_neighbours = DeviceArray(self)
         self._kept: dict[Any, Any] = {}
         self._arrays: dict[str, ArraysByName] = {}
+        self._addresses: dict[DeviceArray, list[int]] = {}
         begin = perf_counter()
         if numbering is None:
-            numbering = number_vertices(graph, len(devices), partition, id_dtype=id_dtype)
+            numbering = number_vertices(graph, self.device_count, partition, id_dtype=id_dtype)
         self.numbering = numbering
         self.add_seconds("number", begin)
         with held_gpus(self.indexes):
             driver.enable_peer_access(self.indexes)
             try:
-                for device, index in enumerate(self.indexes):
+                for place, index in enumerate(self.indexes):
+                    device = place if processes is None else processes.rank
                     first = device * self.capacity
                     classes = self.numbering.classes[device]
-                    part = StepPart(index, device, first, classes, stream=Stream(index))
+                    part = StepPart(index, device, place, first, classes, stream=Stream(index))
                     self.parts.append(part)
             except BaseException:
                 self._free()
@@ -137,6 +145,43 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def vertex_count(self) -> int:
         """Number of vertices of the graph."""
         return self.graph.vertex_count
+
+    @property
+    def results(self) -> range:
+        """The vertices whose values results have in this process: a share of all."""
+        n = self.vertex_count
+        if self.processes is None:
+            return range(n)
+        rank, count = self.processes.rank, self.processes.count
+        return range(n * rank // count, n * (rank + 1) // count)
+
+    @property
+    def active_count(self) -> int:
+        """Number of vertices of all devices that have arcs."""
+        return int(self.numbering.classes[:, -2].sum())
+
+    def any(self, flag: bool) -> bool:
+        """Return True if a flag is True in any process."""
+        return flag if self.processes is None else self.processes.any(flag)
+
+    def addresses(self, array: DeviceArray) -> list[int]:
+        """Return the addresses of an array's buffers on all devices, for kernels of this process.
+
+        All processes call it alike.
+        """
+        if self.processes is None:
+            return [buffer.pointer for buffer in array.buffers]
+        if array not in self._addresses:
+            (part,) = self.parts
+            self._addresses[array] = self.processes.addresses(array[part])
+        return self._addresses[array]
+
+    def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
+        """Return a plan; see :meth:`GpuEndpoints.plan`. If one process makes it anew, all do."""
+        if self.processes is not None and self.any(not self.has_plan(key)):
+            self._addresses.clear()  # memory may have been freed
+            self.drop_plan(key)
+        return super().plan(key, make)
 
     @property
     def id_dtype(self) -> np.dtype[Any]:
@@ -169,9 +214,9 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """
         missing = [
             sum(
-                nbytes[part.device]
+                nbytes[part.place]
                 for array, nbytes in needs
-                if part not in array or array.nbytes(part) < nbytes[part.device]
+                if part not in array or array.nbytes(part) < nbytes[part.place]
             )
             for part in self.parts
         ]
@@ -179,7 +224,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
             require_room(self.indexes, missing, memory.free_memory_bytes)
         for array, nbytes in needs:
             for part in self.parts:
-                array.room(part, nbytes[part.device])
+                array.room(part, nbytes[part.place])
 
     def rows(
         self, direction: Direction, weighted: bool = False, *, ordered: bool = False
@@ -337,7 +382,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
     @property
     def group_size(self) -> int:
         """Number of devices that work on one query together: all."""
-        return len(self.parts)
+        return self.device_count
 
     @property
     def placements(self) -> tuple[StepPlacement, ...]:

@@ -25,7 +25,9 @@ from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share
 from godwit.runtime.cuda.memory import new_host_array
 from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.process_exchange import ProcessExchange
 from godwit.supersteps.rows import positions_on
 from godwit.trace import seconds_since
 
@@ -34,18 +36,19 @@ class _StepDelivery(Delivery):
     """The way of values in positions."""
 
     def __init__(self, placement: StepPlacement) -> None:
-        parts = placement.parts
+        parts, results = placement.parts, placement.results
+        begin = results.start * placement.id_dtype.itemsize
         super().__init__(
             [Share(part.index, part.stream, part.first, part.owned) for part in parts],
-            placement.vertex_count,
+            len(results),
             placement.id_dtype,
-            positions=lambda number: positions_on(placement, parts[number]).pointer,
+            positions=lambda number: positions_on(placement, parts[number]).pointer + begin,
             vertices=placement.numbering.vertices,
         )
 
 
 class VertexValues(Arrival):
-    """The values of all vertices in a new array.
+    """The values of all vertices in a new array; of several processes, those of a share in each.
 
     :param array: on each device a buffer for all positions, of which the range of its own vertices is read;
         on the device that gathers, the other ranges are overwritten
@@ -54,6 +57,7 @@ class VertexValues(Arrival):
     :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
     :param turn: as of :class:`godwit.runtime.cuda.delivery.Piece`
+    :param exchange: of the plan that computes them; gets the values of other processes' devices
     """
 
     def __init__(
@@ -67,8 +71,11 @@ class VertexValues(Arrival):
         unreached: tuple[Any, Any] | None = None,
         own_first: bool = False,
         turn: tuple[int, int] = (0, 0),
+        exchange: Exchange | None = None,
     ) -> None:
         dtype = np.dtype(dtype)
+        self._array, self._itemsize = array, dtype.itemsize
+        self._exchange = exchange if isinstance(exchange, ProcessExchange) else None
         conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
         if unreached is not None:
             largest, never = unreached
@@ -86,6 +93,8 @@ class VertexValues(Arrival):
     def gather(self) -> tuple[Any, float]:
         """Return the array when it is written, and the seconds that the caller waited for it."""
         begin = perf_counter()
+        if self._exchange is not None:
+            self._exchange.join(self._array, self._itemsize)
         result = self.finish()
         self._placement.add_seconds("deliver", begin)
         return result, seconds_since(begin, "gather")

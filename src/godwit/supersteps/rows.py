@@ -79,7 +79,7 @@ class PartitionView(ctypes.Structure):
         """Return the share of one device."""
         return cls(
             part.device,
-            len(placement.parts),
+            placement.device_count,
             placement.capacity,
             part.owned,
             placement.vertex_count,
@@ -230,7 +230,8 @@ class RowBuilder:
         self.weights = arrays.weights if weighted else None
         wanted = [self.offsets, self.targets, self.heads, *([arrays.weights] if weighted else [])]
         self.missing = [array for array in wanted if not array]
-        self.arcs = [int(count) for count in arcs_per_part(self.host_offsets, placement.numbering)]
+        arcs = arcs_per_part(self.host_offsets, placement.numbering)
+        self.arcs = [int(arcs[part.device]) for part in self.parts]
         self.id_bytes = placement.id_dtype.itemsize
         self.weight_dtype: np.dtype[Any] | None = None
         if weighted:
@@ -465,18 +466,20 @@ class HubArrays:
 
         :param rows: out-rows of all devices, by descending degree
         """
-        parts = self.placement.parts
-        count = self._hub_count(rows) if len(parts) > 1 else 0
+        placement = self.placement
+        count = self._hub_count(rows) if placement.device_count > 1 else 0
         if count:
+            shares: list[HubRows] = []
             try:
-                return [
-                    self._share(part, local_rows, count)
-                    for part, local_rows in zip(parts, rows, strict=True)
-                ]
+                for part, local_rows in zip(placement.parts, rows, strict=True):
+                    shares.append(self._share(part, local_rows, count))
             except GraphTooLargeError:
-                count = 0
-                self.offsets.release()
-                self.targets.release()
+                shares = []
+            if not placement.any(not shares):
+                return shares
+            count = 0
+            self.offsets.release()
+            self.targets.release()
         return [HubRows(count, local_rows.offsets, local_rows.targets) for local_rows in rows]
 
     def _hub_count(self, rows: list[StepRows]) -> int:
@@ -490,12 +493,14 @@ class HubArrays:
             if first:
                 lengths = np.diff(local_rows.offsets.download(np.int64, first + 1))
                 most = max(most, int(np.count_nonzero(lengths > HUB_ARCS)))
+        if placement.processes is not None:
+            most = placement.processes.largest(most)
         return min(-(-most // _HUB_GROUP) * _HUB_GROUP, placement.capacity)
 
     def _share(self, part: StepPart, rows: StepRows, count: int) -> HubRows:
         """Count a device's arcs to each hub, then store them."""
         placement = self.placement
-        hubs = count * len(placement.parts)
+        hubs = count * placement.device_count
         common = (
             rows.offsets.pointer, rows.targets.pointer, part.active, part.first,
             placement.capacity, count,

@@ -24,6 +24,7 @@ from godwit.errors import GraphTooLargeError, InputError
 from godwit.progress import Progress
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, layout_checks, load
 from godwit.runtime.cuda.devices import reach_each_other
+from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
@@ -33,6 +34,7 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
+from godwit.supersteps.process_exchange import ProcessExchange, ReportRelay
 from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.trace import seconds_since
@@ -41,7 +43,9 @@ from godwit.worker.cuda.placement import synchronize
 THREADS = 1024
 STATE_WORDS = 32
 STEP = STATE_WORDS - 2
-"""Word of the state: supersteps so far. The last word is the engine's, too."""
+"""Word of the state: supersteps so far."""
+EPOCH = STATE_WORDS - 1
+"""Word of the state: meetings with other devices so far, in all runs."""
 _COUNTS, _AMOUNTS = 8, 4
 _PROFILED_STEPS = 64
 _PHASE = 0x3FFFFFFF
@@ -217,8 +221,10 @@ def left_rows_bytes(schedule: Schedule, rows: StepRows, most_rows: int) -> int:
 
 def copies_by_host(placement: StepPlacement | StepCopies, gpu: GpuOptions) -> bool:
     """Return True if the host copies what devices send each other, between supersteps."""
-    if isinstance(placement, StepCopies) or len(placement.parts) == 1:
+    if isinstance(placement, StepCopies) or placement.device_count == 1:
         return False
+    if placement.processes is not None:
+        return gpu.transport == "host" or not placement.processes.reach_each_other
     return gpu.transport == "host" or not reach_each_other(placement.devices)
 
 
@@ -235,7 +241,8 @@ def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
 class RunArrays:
     """What all plans of a placement share: control words, boards of meetings, and outcomes of launches.
 
-    :ivar are_valid: the last run ended as it should: all devices have counted the same meetings
+    :ivar are_valid: the last run ended as it should, in all processes: all devices have counted the same
+        meetings
     """
 
     def __init__(self, placement: StepPlacement) -> None:
@@ -283,7 +290,8 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.functions = tuple(functions)
         self._threads = max(64, gpu.threads or threads)
         self.shared_bytes = 0
-        self.exchange = Exchange(placement, by_host=copies_by_host(placement, gpu))
+        self.exchange = self._new_exchange()
+        self._relay: ReportRelay | None = None
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
@@ -309,13 +317,33 @@ class StepPlan(SlicedRun, Generic[Placed]):
             stage["capacity"], stage["owned"] = self.placement.capacity, part.owned
             stage["patience_ns"] = nanoseconds(self.gpu.patience_s)
             stage["latency_ns"] = self.gpu.latency_ns
-            stage["devices"], stage["device"] = group_size, number % group_size
+            stage["devices"], stage["device"] = group_size, part.device
             blocks = self.blocks_with(number, self.shared_bytes)
             self.shapes.append((blocks, self._threads, self.shared_bytes))
             arrays.are_valid = False  # a board may be new
-        boards = self.arguments["stage"]["board"]
-        self.arguments["stage"]["boards"][:, : len(boards)] = boards
+        self._connect_boards()
         self.warm()
+
+    def _new_exchange(self) -> Exchange:
+        placement = self.placement
+        by_host = copies_by_host(placement, self.gpu)
+        if isinstance(placement, StepCopies) or placement.processes is None:
+            return Exchange(placement, by_host=by_host)
+        return ProcessExchange(placement, placement.processes, by_host=by_host)
+
+    def _connect_boards(self) -> None:
+        """Fill in where devices write their reports."""
+        stages, placement = self.arguments["stage"], self.placement
+        if isinstance(placement, StepCopies) or placement.processes is None:
+            stages["boards"][:, : len(stages)] = stages["board"]
+            return
+        arrays, (part,) = placement.kept(RunArrays), placement.parts
+        if self.exchange.by_host:
+            stages["boards"] = stages["board"]
+            board = arrays.board.pinned_room(part, _BOARD_BYTES)
+            self._relay = ReportRelay(placement.processes, board, 2 * (_COUNTS + _AMOUNTS + 1))
+        else:
+            stages["boards"][0, : placement.device_count] = placement.addresses(arrays.board)
 
     def run(
         self,
@@ -360,6 +388,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
             return
         for part in placement.parts:
             arrays.control[part].fill_bytes(0)
+            arrays.outcome.pinned_room(part, STEP_OUTCOME.itemsize).fill_bytes(0)
             for board in arrays.board.rooms(part):
                 board.fill_bytes(0)
         arrays.are_valid = True
@@ -369,6 +398,35 @@ class StepPlan(SlicedRun, Generic[Placed]):
         # Where the host copies, a launch is one superstep.
         self._stage["slice_ns"][:] = 0 if self.exchange.by_host else nanoseconds(slice_s)
         self._stage["begins"][:] = is_first
+
+    def _run_slice(
+        self,
+        ended: memoryview,
+        ends: list[float],
+        look: Callable[[], None] | None,
+        behind: Callable[[], None] | None,
+    ) -> None:
+        """Start the kernels, and wait for them; those of several processes start together."""
+        placement = self.placement
+        if isinstance(placement, StepCopies) or placement.processes is None:
+            super()._run_slice(ended, ends, look, behind)
+            return
+        with placement.processes.together():
+            relay = self._relay
+            if relay is None:
+                super()._run_slice(ended, ends, look, behind)
+                return
+            relay.begin(int(self.outcomes[0]["state"][0, EPOCH]))
+
+            def start_and_relay() -> None:
+                if behind is not None:
+                    behind()
+                (part,) = placement.parts
+                mark = event_pool(part.index).record(part.stream.native)
+                relay.run(lambda: bool(ended[0]) or mark.done())
+
+            super()._run_slice(ended, ends, look, start_and_relay)
+            self._synchronize()
 
     @cached_property
     def last_state(self) -> memoryview:

@@ -172,7 +172,7 @@ class TiledRows:
         member["arcs"] = self.arcs[part].pointer
         member["begins"] = self.begins[part].pointer
         member["factors"] = 0 if self.factors is None else self.factors[part].pointer
-        member["count"] = self._counts[part.device]
+        member["count"] = self._counts[part.place]
 
 
 @dataclass(frozen=True)
@@ -260,8 +260,8 @@ def make_with_tiles(
     try:
         return make(words)
     except GraphTooLargeError:
-        if words == 0 or asked:
-            raise
+        if words == 0 or asked or placement.processes is not None:
+            raise  # of several processes, others may be elsewhere
         placement.kept(KeptTiles).fit = False
         return make(0)  # rows alone may fit
 
@@ -300,10 +300,10 @@ def can_be_tiled(placement: StepPlacement, words: int) -> bool:
 
     :param words: of a sum
     """
-    source = SourceBins.of(placement.capacity, len(placement.parts), _LEAST_LOG_BINS)
+    source = SourceBins.of(placement.capacity, placement.device_count, _LEAST_LOG_BINS)
     needed = max(tile_bytes(words), source.shared_bytes(TILE_SLOTS)) + _STATIC_BYTES
-    return placement.id_dtype.itemsize == 4 and all(
-        driver.properties(index).shared_bytes >= needed for index in placement.indexes
+    return placement.id_dtype.itemsize == 4 and not placement.any(
+        any(driver.properties(index).shared_bytes < needed for index in placement.indexes)
     )
 
 
@@ -327,14 +327,14 @@ def tiles_gain(placement: StepPlacement, *directions: Direction) -> bool:
     :param directions: of the rows
     """
     graph, numbering = placement.graph, placement.numbering
-    arcs = graph.arc_count // len(placement.parts)
+    arcs = graph.arc_count // placement.device_count
     if not numbering.by_degree or arcs < LEAST_GAINING_ARCS:
         return False
-    if graph.arc_count < _LEAST_GAINING_DEGREE * sum(part.active for part in placement.parts):
+    if graph.arc_count < _LEAST_GAINING_DEGREE * placement.active_count:
         return False
     longest = max(longest_row(graph, direction) for direction in directions)
     least = min(tile_work(part, arcs) for part in placement.parts)
-    return longest <= _LONGEST_ROW_TILES * least
+    return not placement.any(longest > _LONGEST_ROW_TILES * least)
 
 
 def _blocks(part: StepPart) -> int:
@@ -345,10 +345,10 @@ def _source_bins(placement: StepPlacement, part: StepPart) -> SourceBins:
     """Return the finest division of positions for which shared memory suffices."""
     most = driver.properties(part.index).shared_bytes - _STATIC_BYTES
     for log_bins in range(_MOST_LOG_BINS, _LEAST_LOG_BINS, -1):
-        source = SourceBins.of(placement.capacity, len(placement.parts), log_bins)
+        source = SourceBins.of(placement.capacity, placement.device_count, log_bins)
         if source.shared_bytes(TILE_SLOTS) <= most:
             return source
-    return SourceBins.of(placement.capacity, len(placement.parts), _LEAST_LOG_BINS)
+    return SourceBins.of(placement.capacity, placement.device_count, _LEAST_LOG_BINS)
 
 
 def tile_work(part: StepPart, arcs: int) -> int:

@@ -245,7 +245,7 @@ def _result(
     )  # fmt: skip
 
 
-@or_distributed("godwit.algorithms.bfs.distributed")
+@or_distributed("godwit.algorithms.bfs.distributed", "godwit.algorithms.bfs.distributed_gpus")
 def bfs(
     graph: GraphArgument,
     source: Sources,

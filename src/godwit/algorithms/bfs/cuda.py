@@ -165,7 +165,10 @@ def bfs_on_gpus(
         plan = placement.plan(("bfs", gpu), lambda: _BfsPlan(placement, gpu, seconds))
         plan.ask(sources, target, cutoff, may_give_up=may_give_up)
         depths = plan.values_at(
-            location, lambda: VertexValues(placement, plan.arrays.depth, np.int32, location)
+            location,
+            lambda: VertexValues(
+                placement, plan.arrays.depth, np.int32, location, exchange=plan.exchange
+            ),
         )
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=depths.start)
         plan.arrays.depth_is_cleared = True
@@ -193,8 +196,8 @@ class _BfsPlan(StepPlan[StepPlacement]):
     """The search of a placement for one set of options.
 
     :param seconds: gets the time of making rows, and of loading the kernel
-    :ivar alone: of the latest query, the sources that have no arcs, as kernels keep no depth of theirs;
-        None if there are none
+    :ivar alone: places in the result of the latest query's sources that have no arcs, as kernels keep no
+        depth of theirs; None if there are none
     :ivar queue_rooms: items that there is room for in a queue of each device
     """
 
@@ -202,7 +205,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self, placement: StepPlacement, gpu: GpuOptions, seconds: dict[str, float]
     ) -> None:
         begin = perf_counter()
-        text = kernel_source(placement.id_dtype, gpu, len(placement.parts))
+        text = kernel_source(placement.id_dtype, gpu, placement.device_count)
         compile_meanwhile(placement.indexes[0], text)
         self.out_rows = placement.rows("out")
         self.in_rows = placement.rows("in")
@@ -224,13 +227,13 @@ class _BfsPlan(StepPlan[StepPlacement]):
     def _point(self) -> None:
         """Make room for all that a device needs, and fill in all arguments that no query changes."""
         placement, arrays = self.placement, self.arrays
-        directed, devices = placement.is_directed, len(placement.parts)
+        directed, devices = placement.is_directed, placement.device_count
         bitmap_bytes = placement.count // 8
         hub_bytes = 3 * max(4, devices * self.hub_rows[0].count // 8)
         for part, struct in zip(placement.parts, self.arguments, strict=True):
-            out_rows, hub_rows = self.out_rows[part.device], self.hub_rows[part.device]
+            out_rows, hub_rows = self.out_rows[part.place], self.hub_rows[part.place]
             point_rows(struct["out"], out_rows)
-            point_rows(struct["in"], self.in_rows[part.device])
+            point_rows(struct["in"], self.in_rows[part.place])
             # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
             struct["active"] = part.owned if directed else part.active
             struct["depth"] = arrays.depth.room(part, 4 * placement.count).pointer
@@ -273,10 +276,13 @@ class _BfsPlan(StepPlan[StepPlacement]):
             offsets = placement.graph.offsets
             has_none = offsets[sources] == offsets[sources + 1]
             if has_none.any():
-                self.alone = sources[has_none]
+                alone, results = sources[has_none], placement.results
+                self.alone = (
+                    alone[(alone >= results.start) & (alone < results.stop)] - results.start
+                )
         if target is not None:
             owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
-            arguments["target"][owner] = index
+            arguments["target"][[part.device == owner for part in placement.parts]] = index
 
     def close(self) -> None:
         """Free the memory of seeds, too."""
@@ -288,8 +294,8 @@ class _BfsPlan(StepPlan[StepPlacement]):
         placement, gpu = self.placement, self.gpu
         state: dict[Word, int | float] = {
             Word.QUEUED: 1,
-            Word.REPLICATED: int(len(placement.parts) == 1),
-            Word.VERTICES: max(1, sum(part.active for part in placement.parts)),
+            Word.REPLICATED: int(placement.device_count == 1),
+            Word.VERTICES: max(1, placement.active_count),
             Word.ARCS: placement.graph.arc_count,
             Word.TURN_DOWN: float(gpu.turn_down),
             Word.TURN_BACK: float(gpu.turn_back),
@@ -306,10 +312,10 @@ class _BfsPlan(StepPlan[StepPlacement]):
 
     def _make_queues(self, part: StepPart, room: int) -> None:
         """Make room for frontiers of `room` vertices, and for their rows that are left to the team."""
-        struct, arrays = self.arguments[part.device], self.arrays
+        struct, arrays = self.arguments[part.place], self.arrays
         struct["queue"] = [queue.room(part, _INDEX_BYTES * room).pointer for queue in arrays.queue]
-        struct["queue_room"] = self.queue_rooms[part.device] = room
-        left_bytes = left_rows_bytes(self.gpu.schedule, self.out_rows[part.device], room)
+        struct["queue_room"] = self.queue_rooms[part.place] = room
+        left_bytes = left_rows_bytes(self.gpu.schedule, self.out_rows[part.place], room)
         struct["left_rows"] = arrays.left_rows.room(part, left_bytes).pointer
 
     def _enlarge_queues(self, controls: Array) -> None:

@@ -10,8 +10,9 @@ are chosen, from counts of all processes. What is added, by the way in which a l
 - bottom-up, each gets the bits of its halo in the frontier from their owners, then searches the in-arcs
   of its unreached vertices (*sweep*).
 
-A level is a pair of supersteps: before the data, and after they were taken in, when the sizes of the next
-frontier are added. All processes decide alike, since they hold the same numbers.
+A level is a pair of supersteps: before the data, if any arc crosses between processes, and after they were
+taken in, when the sizes of the next frontier are added. All processes decide alike, since they hold the
+same numbers.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ from godwit.runtime.cpu.atomics import (
     load_relaxed,
 )
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import next_range, run_team
+from godwit.runtime.cpu.team import block_range, next_range, run_team
 from godwit.runtime.statistics import RunStatistics
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.solve import make_poll
 
 _ALPHA, _BETA = 15, 18
-_FOLLOW = 16
-"""The step of this module, beside those of :mod:`godwit.algorithms.bfs.cpu`."""
+_BEGIN, _FOLLOW = 16, 17
+"""The steps of this module, beside those of :mod:`godwit.algorithms.bfs.cpu`."""
 _CHUNK = 64
 _ALONE_ARCS = 20_000
 """Frontiers of fewer arcs are followed by one thread."""
@@ -126,7 +127,7 @@ class Search:
         self._threads = config.thread_count()
         n = rows.vertex_count
         self._words = max(rows.halo.words, self._in_rows.halo.words, 1)
-        self.distance = np.full(n, UNREACHED, np.int32)
+        self.distance = np.empty(n, np.int32)
         workspace: dict[str, Array] = graph.cached("bfs", dict)
         needed = (COMMON_BITMAPS + self._threads) * self._words
         if "bitmaps" not in workspace or workspace["bitmaps"].size < needed:
@@ -143,7 +144,7 @@ class Search:
             16, np.int64
         )  # of the queue and, on another cache line, of the outbox
         self._shared = np.zeros(RESULTS + 8 * self._threads, np.int64)
-        self.visited = self.levels = self._examined = 0
+        self.visited = self.levels = self._examined = self._reached = 0
         self._poll: Callable[[], None] | None = (
             None if report is None else lambda: report(self.visited)
         )
@@ -152,11 +153,13 @@ class Search:
         """Search from some own vertices."""
         n, shared = self._graph.vertex_count, self._shared
         mark_arcs, left = n // 2, self._graph.arc_count
+        self._step(_BEGIN)
         self.distance[sources] = 0
         self._queue[: len(sources)] = sources
         shared[HEAD], shared[TAIL] = 0, len(sources)
-        degrees = np.diff(self._rows.offsets)
-        frontier, arcs = self._add_up(len(sources), int(degrees[sources].sum()))
+        offsets = self._rows.offsets
+        source_arcs = int((offsets[sources + 1] - offsets[sources]).sum())
+        frontier, arcs = self._add_up_frontier(len(sources), source_arcs)
         before, in_bitmap, sweeps = 0, False, False
         while frontier and shared[LEVEL] < cutoff:
             self.visited += frontier
@@ -188,65 +191,76 @@ class Search:
     def report(self, statistics: RunStatistics) -> None:
         """Write counts of the search into its statistics; all processes call it."""
         statistics.levels = self.levels
-        statistics.processed_items = np.array(
-            [np.count_nonzero(self.distance != UNREACHED)], np.int64
-        )
+        statistics.processed_items = np.array([self._reached], np.int64)
         statistics.arcs_relaxed = np.array([self._examined], np.int64)
         self._processes.report(statistics)
 
-    def _add_up(self, *numbers: int) -> list[int]:
-        """Meet; return the sums of the processes' numbers."""
+    def _add_up_frontier(self, reached: int, arcs: int) -> list[int]:
+        """Meet; return vertices and arcs of the next frontier, given this process' share of both."""
         if self._poll is not None:
             self._poll()
-        sums: list[int] = self._processes.meet(*numbers).sum(axis=0).tolist()
+        self._reached += reached
+        sums: list[int] = self._processes.meet(reached, arcs).sum(axis=0).tolist()
         return sums
 
     def _sweep(self) -> list[int]:
         """Make the next frontier bottom-up; return its vertices and arcs."""
-        self._processes.meet()
-        frontier = int(self._shared[PARITY]) * self._words
-        self._in_rows.halo.refresh_bits(
-            self._bitmaps[frontier : frontier + self._in_rows.halo.words]
-        )
+        if self._graph.crosses:
+            self._processes.meet()
+            halo = self._in_rows.halo
+            frontier = int(self._shared[PARITY]) * self._words
+            halo.refresh_bits(self._bitmaps[frontier : frontier + halo.words])
         self._step(SWEEP)
         self._shared[PARITY] = 1 - self._shared[PARITY]
-        return self._add_up(*self._results())
+        return self._add_up_frontier(*self._results())
 
     def _mark(self) -> list[int]:
         """Make the next frontier, as a bitmap, top-down; return its vertices and arcs."""
         self._step(MARK)
-        halo, words = self._rows.halo, self._words
-        marked = self._bitmaps[COMMON_BITMAPS * words :].reshape(-1, words)[: self._threads]
-        if self._threads > 1:
-            np.bitwise_or.reduce(marked, axis=0, out=marked[0])
-        self._processes.meet()
-        halo.collect_bits(marked[0, : halo.words])
+        if self._graph.crosses:
+            halo, words = self._rows.halo, self._words
+            marked = self._bitmaps[COMMON_BITMAPS * words :].reshape(-1, words)[: self._threads]
+            if self._threads > 1:
+                np.bitwise_or.reduce(marked, axis=0, out=marked[0])
+            self._processes.meet()
+            halo.collect_bits(marked[0, : halo.words])
         self._step(MERGE)
-        return self._add_up(*self._results())
+        return self._add_up_frontier(*self._results())
 
     def _follow(self, arcs: int) -> list[int]:
         """Make the next frontier, as a range of the queue, top-down; return its vertices and arcs.
 
         :param arcs: of the frontier, in all processes
         """
-        rows, shared = self._rows, self._shared
-        halo, queue = rows.halo, self._queue
+        shared = self._shared
         head, tail = int(shared[HEAD]), int(shared[TAIL])
         if head == 0:  # after a sweep: the queue has the frontier alone
             self._ends[0] = tail
         self._ends[8] = 0
         self._step(_FOLLOW, threads=1 if arcs < _ALONE_ARCS else self._threads)
+        reached_arcs = sum(self._counts(REACHED_ARCS))
+        if self._graph.crosses:
+            reached_arcs += self._take_in_remote()
+        end = int(self._ends[0])
+        shared[HEAD], shared[TAIL] = tail, end
+        return self._add_up_frontier(end - tail, reached_arcs)
+
+    def _take_in_remote(self) -> int:
+        """Send the remote vertices reached, queue those that others sent; return the arcs of these."""
+        rows, halo = self._rows, self._rows.halo
         outgoing = self._outbox[: int(self._ends[8])]
         outgoing.sort()  # by owner
         ends = np.searchsorted(outgoing, halo.begins)
         received, _, _ = self._processes.exchange(halo.remote[outgoing], np.diff(ends))
-        end = int(self._ends[0])
-        level = np.int32(shared[LEVEL] + 1)
-        arrived = _claim(received, rows.offsets, self.distance, level, queue, end)
-        reached = end - tail + int(arrived[0])
-        shared[HEAD], shared[TAIL] = tail, end + int(arrived[0])
-        self._ends[0] = shared[TAIL]
-        return self._add_up(reached, int(arrived[1]) + sum(self._counts(REACHED_ARCS)))
+        if not len(received):
+            return 0
+        counts = np.zeros(2, np.int64)
+        run_team(
+            _take_in, received, rows.offsets, self.distance, np.int32(self._shared[LEVEL] + 1),
+            self._queue, int(self._ends[0]), counts, threads=1, brief=True,
+        )  # fmt: skip
+        self._ends[0] += counts[0]
+        return int(counts[1])
 
     def _counts(self, which: int) -> list[int]:
         counts: list[int] = self._shared[RESULTS + which :: 8].tolist()
@@ -276,7 +290,10 @@ def _run_step(
     sent: Any, outbox: Any, ends: Any,
 ) -> None:  # fmt: skip
     """Run one step."""
-    if step == _FOLLOW:
+    if step == _BEGIN:
+        begin, end = block_range(rank, size, distance.size)
+        distance[begin:end] = UNREACHED
+    elif step == _FOLLOW:
         _follow(rank, control, offsets, targets, distance, queue, local, shared, sent, outbox, ends)
     elif step == MARK:
         mark(rank, control, offsets, targets, queue, bitmaps, words, shared)
@@ -345,25 +362,12 @@ def _follow(
     shared[RESULTS + 8 * rank + FOLLOWED] = followed
 
 
-def _claim(
-    received: Array, offsets: Array, distance: Array, level: Any, queue: Array, end: int
-) -> tuple[int, int]:
-    """Queue the own vertices that others have reached first; return how many, and their arcs."""
-    if not len(received):
-        return 0, 0
-    counts = np.zeros(2, np.int64)
-    run_team(
-        _take_in, received, offsets, distance, level, queue, end, counts, threads=1, brief=True
-    )
-    return int(counts[0]), int(counts[1])
-
-
 @kernel
 def _take_in(
     rank: int, size: int, control: Any, received: Any, offsets: Any, distance: Any, level: Any,
     queue: Any, end: int, counts: Any,
 ) -> None:  # fmt: skip
-    """Append the received vertices that are new to the queue."""
+    """Append the received vertices that are new to the queue; count them and their arcs."""
     tail = end
     arcs = np.int64(0)
     for i in range(received.size):

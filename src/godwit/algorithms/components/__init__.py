@@ -55,7 +55,7 @@ Merge = Literal["auto", "tree", "direct"]
 MERGES: tuple[Merge, ...] = ("auto", "tree", "direct")
 
 _STREAM_METHODS = ("auto", "hook", "rem")
-_SHORT_DEGREE = 4
+SHORT_DEGREE = 4
 """Mean degree below which Afforest gains nothing, since hardly any row can be left out."""
 _CORE_NS = 1.0
 """Nanoseconds that all cores take for each arc, however many they are (benchmarks/zoo.py)."""
@@ -255,7 +255,7 @@ class _Query:
         keeps = ["merge='direct'"] if merge == "direct" else []
         keeps += ["gpu"] if has_gpu_options else []
         keeps += [] if method in _STREAM_METHODS else [f"method={method!r}"]
-        is_short = graph.arc_count < _SHORT_DEGREE * max(1, graph.vertex_count)
+        is_short = graph.arc_count < SHORT_DEGREE * max(1, graph.vertex_count)
         automatic: Method = "rem" if is_short else "afforest"
         chosen: Method = automatic if method == "auto" else method
         is_automatic = method == "auto" and merge == "auto"

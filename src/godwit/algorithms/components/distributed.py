@@ -1,18 +1,25 @@
 """Connected components on several processes: union-find in each, then trees across them.
 
-First every process joins its vertices along arcs between them (:mod:`godwit.graph.union_find`); what is
-left are its *roots*, and arcs that cross between processes. Roots are then hung below each other:
+First every process joins its vertices along arcs between them (:mod:`godwit.graph.union_find`). Of arcs
+that cross between processes, what counts is which trees they join, so each process contracts its own side
+before anything is sent:
+
+- the *end* of a crossing arc is its remote vertex, or, for all vertices of another process' largest tree,
+  that tree. Owners send a bit for each vertex of a halo that says so;
+- trees of a process that have an end in common are joined at once. An end that is found leaves one tree,
+  so that an end, not an arc, is what is sent;
+- of the process' own largest tree, rows are looked at until an arc to the largest tree of each other
+  process is found. In an undirected graph, the other arcs of these rows that join different trees are in
+  rows of the other process, too. In directed ones, all rows are looked at.
+
+What is left are *roots*, and ends. Roots are then hung below each other:
 
 - ``parent`` of a root is a root of any process, never one with a larger position, at first itself;
-- in a round, every root learns its grandparent, and both ends of each crossing arc compare theirs: the
+- in a round, every root learns its grandparent, and the tree and the end of each pair compare theirs: the
   larger one is hung below the smaller, and every root below its grandparent (Zhang, Azad, Hu: FastSV: a
-  distributed- memory connected component algorithm with fast convergence, PP 2020);
+  distributed-memory connected component algorithm with fast convergence, PP 2020);
 - the end is a round without a change. Then all roots of a component are hung below one, its smallest
   vertex.
-
-Most crossing arcs are never looked at, as in Afforest: in an undirected graph an arc that joins two trees
-is in a row of either. Each process leaves out the rows of its largest tree, but for a sample; if that has
-not joined the largest trees of all processes, the rows of those that are apart follow.
 """
 
 from __future__ import annotations
@@ -21,24 +28,28 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.components import SHORT_DEGREE
 from godwit.distributed.exchange import Questions
 from godwit.distributed.graph import DistributedGraph
-from godwit.distributed.halo import HaloRows
+from godwit.distributed.halo import WORD_BITS, HaloRows
 from godwit.distributed.result import DistributedResult
 from godwit.dtypes import Array, id_dtype_for
+from godwit.graph.build import SMALL_ARCS
 from godwit.graph.interchange.tables import Column
-from godwit.graph.rows import Rows, require_memory
-from godwit.graph.union_find import weak_components
+from godwit.graph.rows import Rows, require_memory, thread_count_for
+from godwit.graph.union_find import TO_THE_ROOT, UnionMethod, compress, hook, weak_components
 from godwit.progress import ProgressArgument
 from godwit.public import public
+from godwit.runtime.cpu.atomics import compare_exchange, load_relaxed, store_relaxed
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import run_team
+from godwit.runtime.cpu.team import barrier, block_range, next_range, run_team
 from godwit.runtime.statistics import RunStatistics
 from godwit.worker.options import query_options
 from godwit.worker.solve import make_poll
 
 _SAMPLES = 256
-"""Vertices of a process' largest tree whose first crossing arc is looked at."""
+"""Vertices by which a process guesses its largest tree; any tree gives the same result."""
+_CHUNK = 256
 
 _at: Any = np.uint64
 
@@ -87,17 +98,13 @@ def connected_components(
     with processes.running("connected_components", graph.vertex_count):
         statistics = RunStatistics(("cpu",), "afforest")
         with statistics.phase("place"):
-            inner = graph.cached("inner rows", lambda: _inner_rows(graph.rows))
+            inner, crossing = graph.cached("inner rows", lambda: _inner_rows(graph.rows))
         with statistics.phase("run"):
             trees = _Trees(graph)
             trees.join_own(inner, make_poll(options))
-            if graph.crosses and graph.directed:
-                trees.join(*trees.crossing(np.full(len(trees.root), True)))
-            elif graph.crosses:
-                trees.join_sampled()
-            label = trees.labels()
-        own = graph.vertices
-        roots = int(np.count_nonzero(label == np.arange(own.start, own.stop)))
+            if graph.crosses:
+                trees.join(*trees.ends(crossing))
+            label, roots = trees.labels()
         count = int(processes.meet(roots).sum())
         names = None if graph.is_range else graph.ids_of(label)
         statistics.processed_items = np.array([len(label)], np.int64)
@@ -110,7 +117,7 @@ class _Trees:
     """The part that one process has in the forest.
 
     :ivar root: root of each own vertex, in this process
-    :ivar parent: parent of each root, as a position in the whole graph
+    :ivar parent: parent of each root, as a position in the whole graph; empty if all are their own
     :ivar rounds: number of rounds so far
     """
 
@@ -118,119 +125,96 @@ class _Trees:
         self._graph = graph
         self._processes = graph.processes
         self._first = graph.vertices.start
+        self._threads = thread_count_for(len(graph.rows.targets))
         self.root = np.empty(0, np.int64)
-        self.parent = np.empty(0, np.int64)
+        self.parent = np.empty(0, id_dtype_for(graph.vertex_count))
         self.rounds = 0
 
     def join_own(self, inner: Rows, poll: Any) -> None:
         """Join own vertices along the arcs between them."""
-        self.root = weak_components(inner, self._graph.directed, poll=poll)
-        require_memory(9 * len(self.root), "the components of a part")
-        dtype = id_dtype_for(self._graph.vertex_count)
-        self.parent = np.arange(self._first, self._first + len(self.root), dtype=dtype)
+        is_short = inner.arc_count < SHORT_DEGREE * max(1, inner.vertex_count)
+        method: UnionMethod | None = (
+            "rem" if is_short and inner.arc_count > SMALL_ARCS else None  # SciPy's, or afforest
+        )
+        self.root = weak_components(inner, self._graph.directed, method, poll=poll)
 
-    def labels(self) -> Array:
-        """Return the root of each own vertex in the whole graph, as a position."""
-        return self.parent[self.root]
+    def labels(self) -> tuple[Array, int]:
+        """Return the root of each own vertex in the whole graph, as a position, and the number of roots."""
+        dtype = self.parent.dtype
+        label = self.root if self.root.dtype == dtype else np.empty(len(self.root), dtype)
+        counts = np.zeros(8 * self._threads, np.int64)
+        run_team(_label, self.root, self.parent, self._first, label, counts, threads=self._threads)
+        return label, int(counts.sum())
 
-    def crossing(self, chosen: Array) -> tuple[Array, Array]:
-        """Return own root and slot of the crossing arcs in the rows of some vertices.
+    def ends(self, crossing: Array) -> tuple[Array, Array, Array]:
+        """Join own trees that have an end in common; all processes call it.
 
-        :param chosen: bool, for each own vertex
+        :param crossing: the own vertices that have crossing arcs
+        :returns: of each end a root, the process that owns the end, and its number there
         """
-        rows = self._graph.rows
-        count = np.zeros(1, np.int64)
-        roots = slots = np.empty(0, np.int64)
-        for _ in range(2):  # to count them, then to list them
-            run_team(
-                _list_crossing, rows.offsets, rows.targets, chosen, self.root, roots, slots, count,
-                threads=1, brief=True,
-            )  # fmt: skip
-            require_memory(16 * int(count[0]), "the arcs that cross between processes")
-            if not len(roots):
-                roots, slots = np.empty(count[0], np.int64), np.empty(count[0], np.int64)
-        if len(roots) <= rows.halo.slots:
-            return roots, slots
-        pairs = np.unique(roots * rows.halo.slots + slots)
-        return pairs // rows.halo.slots, pairs % rows.halo.slots
-
-    def join_sampled(self) -> None:
-        """Join the trees of an undirected graph; few rows of the largest ones are looked at."""
-        rows = self._graph.rows
-        n = len(self.root)
+        graph, halo = self._graph, self._graph.rows.halo
+        root, n, count = self.root, len(self.root), self._processes.count
         largest = -1
         if n:
-            used, often = np.unique(self.root[:: max(1, n // _SAMPLES)], return_counts=True)
+            used, often = np.unique(root[:: max(1, n // _SAMPLES)], return_counts=True)
             largest = int(used[np.argmax(often)])
-        is_largest = self.root == largest
-        roots, slots = self.crossing(~is_largest)
-        crosses = np.empty(min(n, _SAMPLES), np.int64)
-        found = np.zeros(1, np.int64)
+        require_memory(9 * halo.slots + 9 * n, "the components of a part")
+        largest_trees = self._processes.meet(largest)[:, 0].copy()
+        in_largest = np.zeros(halo.words * WORD_BITS // 8, np.uint8)
+        packed = np.packbits(root == largest, bitorder="little")
+        in_largest[: len(packed)] = packed
+        bits = in_largest.view(np.int64)
+        halo.refresh_bits(bits)
+        lead = int(halo.begins[0])
+        trees = halo.slots - lead
+        holder = np.full(trees + count, -1, root.dtype)
+        found = np.where(halo.counts > 0, 0, 1)
         run_team(
-            _sample_crossing,
-            rows.offsets,
-            rows.targets,
-            is_largest,
-            crosses,
-            found,
-            threads=1,
-            brief=True,
-        )
-        sampled = crosses[: found[0]]
-        self.join(
-            np.concatenate([roots, np.full(len(sampled), largest)]),
-            np.concatenate([slots, sampled]),
-        )
-        # Which tree is largest does not change the result: every other one has all its arcs joined.
-        label = int(self.parent[largest]) if n else -1
-        weight = np.count_nonzero(is_largest)
-        given = self._processes.meet(label, int(weight))
-        heaviest = int(given[np.argmax(given[:, 1]), 0])
-        apart = (given[:, 0] != heaviest) & (given[:, 1] > 0)
-        if apart.any():
-            self.join(*self.crossing(is_largest & bool(apart[self._processes.rank])))
+            _join_by_ends, crossing, graph.rows.offsets, graph.rows.targets, halo.begins, bits,
+            graph.directed, root, holder, found, threads=self._threads,
+        )  # fmt: skip
+        ends = np.flatnonzero(holder >= 0)
+        slots = ends[ends < trees] + lead
+        processes = ends[ends >= trees] - trees
+        owners = np.concatenate([halo.owners(slots), processes])
+        numbers = np.concatenate([halo.remote[slots], largest_trees[processes]])
+        return root[holder[ends]].astype(np.int64), owners, numbers
 
-    def join(self, roots: Array, slots: Array) -> None:
-        """Hang roots below each other until the ends of all given arcs have one root; all call it.
+    def join(self, roots: Array, owners: Array, numbers: Array) -> None:
+        """Hang roots below each other until both sides of all given pairs have one root; all call it.
 
-        :param roots: own end of each crossing arc, as a root
-        :param slots: the other end, a slot of the halo
+        :param roots: own side of each pair
+        :param owners: the process that owns the other side
+        :param numbers: of the other side, a vertex at its owner
         """
-        graph, halo, parent = self._graph, self._graph.rows.halo, self.parent
-        occurs = np.zeros(halo.slots, np.bool_)
-        occurs[slots] = True
-        used = np.flatnonzero(occurs)
-        which = (np.cumsum(occurs) - 1)[slots]
-        ends = Questions(self._processes, halo.owners(used), halo.remote[used].astype(np.int64))
-        asked = self.root[ends.asked]
-        active = np.full(len(parent), False)
-        active[roots] = True
-        active[asked] = True
+        graph = self._graph
+        dtype = self.parent.dtype
+        self.parent = np.arange(self._first, self._first + len(self.root), dtype=dtype)
+        parent = self.parent
+        ends = Questions(self._processes, owners, numbers.astype(np.int64))
+        asked = self.root[ends.asked].astype(np.int64)
+        these = np.unique(np.concatenate([roots, asked]))
         while True:
             self.rounds += 1
-            these = np.flatnonzero(active)
             grandparent = self._parents_of(parent[these])
             changes = int(np.count_nonzero(grandparent != parent[these]))
             parent[these] = np.minimum(parent[these], grandparent)
-            own, other = parent[roots], ends.answers(parent[asked])[which]
+            own, other = parent[roots], ends.answers(parent[asked])
             differ = own != other
             above, below = np.minimum(own, other)[differ], np.maximum(own, other)[differ]
             changes += len(below)
             is_own = (below >= self._first) & (below < self._first + len(parent))
-            self._hang(below[is_own] - self._first, above[is_own], active)
+            hung = below[is_own] - self._first
+            np.minimum.at(parent, hung, above[is_own])
             below, above = _least_above(below[~is_own], above[~is_own])
             owners = graph.owners(below)
             pairs = np.stack([below - graph.bounds[owners], above], axis=1).ravel()
             counts = 2 * np.bincount(owners, minlength=self._processes.count)
             received, _, given = self._processes.exchange(pairs, counts, changes)
-            self._hang(received[::2], received[1::2], active)
+            np.minimum.at(parent, received[::2], received[1::2])
             if not given.any():
                 return
-
-    def _hang(self, roots: Array, above: Array, active: Array) -> None:
-        """Hang own roots below others, where these are smaller than their parents."""
-        np.minimum.at(self.parent, roots, above)
-        active[roots] = True
+            these = np.unique(np.concatenate([these, hung, received[::2]]))
 
     def _parents_of(self, positions: Array) -> Array:
         """Return the parents of roots of any process."""
@@ -254,20 +238,21 @@ def _least_above(below: Array, above: Array) -> tuple[Array, Array]:
     return below[first], above[first]
 
 
-def _inner_rows(rows: HaloRows) -> Rows:
-    """Return the rows without arcs to other processes' vertices."""
+def _inner_rows(rows: HaloRows) -> tuple[Rows, Array]:
+    """Return the rows without arcs to other processes' vertices, and the vertices that have such arcs."""
     n = rows.vertex_count
     offsets = np.zeros(n + 1, np.int64)
     run_team(
         _keep_inner, rows.offsets, rows.targets, False, offsets, rows.targets[:0].copy(), threads=1
     )
+    crossing = np.flatnonzero(offsets[1:] != np.diff(rows.offsets)).astype(rows.targets.dtype)
     np.cumsum(offsets, out=offsets)
-    if offsets[-1] == len(rows.targets):
-        return Rows(rows.offsets, rows.targets, None)
+    if not len(crossing):
+        return Rows(rows.offsets, rows.targets, None), crossing
     require_memory(int(offsets[-1]) * rows.targets.itemsize, "the arcs between vertices of a part")
     targets = np.empty(int(offsets[-1]), rows.targets.dtype)
     run_team(_keep_inner, rows.offsets, rows.targets, True, offsets, targets, threads=1)
-    return Rows(offsets, targets, None)
+    return Rows(offsets, targets, None), crossing
 
 
 @kernel
@@ -290,57 +275,67 @@ def _keep_inner(
 
 
 @kernel
-def _list_crossing(
-    rank: int, size: int, control: Any, offsets: Any, targets: Any, chosen: Any, root: Any,
-    roots: Any, slots: Any, counts: Any,
-) -> None:  # fmt: skip
-    """Count the arcs of some rows that lead to other processes' vertices; list them if there is room."""
-    n = offsets.size - 1
-    count = 0
-    for v in range(n):
-        if not chosen[_at(v)]:
-            continue
-        # Targets ascend in the whole graph: those of this process are together.
-        begin = offsets[_at(v)]
-        end = offsets[_at(v + 1)]
-        while begin < end:
-            target = targets[_at(begin)]
-            if target >= n:
-                begin += 1
-            else:
-                target = targets[_at(end - 1)]
-                if target < n:
-                    break
-                end -= 1
-            if count < roots.size:
-                roots[_at(count)] = root[_at(v)]
-                slots[_at(count)] = target
-            count += 1
-    counts[0] = count
+def _label(
+    rank: int, size: int, control: Any, root: Any, parent: Any, first: int, label: Any, counts: Any
+) -> None:
+    """Write the label of each vertex, maybe in place of its root; count those that name a component."""
+    begin, end = block_range(rank, size, root.size)
+    count = np.int64(0)
+    for v in range(begin, end):
+        above = np.int64(root[_at(v)])
+        found = first + above if parent.size == 0 else np.int64(parent[_at(above)])
+        label[_at(v)] = found
+        count += found == first + v
+    counts[8 * rank] = count
 
 
 @kernel
-def _sample_crossing(
-    rank: int,
-    size: int,
-    control: Any,
-    offsets: Any,
-    targets: Any,
-    chosen: Any,
-    slots: Any,
-    counts: Any,
-) -> None:
-    """List a crossing arc of some of the chosen vertices, from all parts of their range."""
+def _join_by_ends(
+    rank: int, size: int, control: Any, crossing: Any, offsets: Any, targets: Any, begins: Any,
+    in_largest: Any, directed: bool, root: Any, holder: Any, found: Any,
+) -> None:  # fmt: skip
+    """Join the trees of vertices whose crossing arcs have an end in common.
+
+    :param in_largest: a bit for each own vertex and each slot: it is in its process' largest tree
+    :param holder: gets a vertex of the joined trees for each end: slots, and then processes' largest trees
+    :param found: for each process, 1 if there is nothing more to find: its largest tree is an end of this
+        one's
+    """
     n = offsets.size - 1
-    count = 0
-    for sample in range(slots.size):
-        for v in range(n * sample // slots.size, n * (sample + 1) // slots.size):
-            if not chosen[_at(v)] or offsets[_at(v)] == offsets[_at(v + 1)]:
-                continue
-            # At an end of a row, as targets ascend in the whole graph.
-            target = max(targets[_at(offsets[_at(v)])], targets[_at(offsets[_at(v + 1)] - 1)])
-            if target >= n:
-                slots[_at(count)] = target
-                count += 1
-                break
-    counts[0] = count
+    lead = begins[0]
+    trees = begins[begins.size - 1] - lead
+    while True:
+        first, last = next_range(control, _CHUNK, crossing.size)
+        if first == last:
+            break
+        for i in range(first, last):
+            v = crossing[_at(i)]
+            is_largest = (in_largest[_at(v >> 6)] >> (v & 63)) & 1 != 0
+            if is_largest and not directed:
+                is_over = True
+                for process in range(found.size):
+                    is_over &= load_relaxed(found, process) != 0
+                if is_over:
+                    continue
+            process = 0
+            joined = -1  # the process whose largest tree is known to be an end of this vertex'
+            for arc in range(offsets[_at(v)], offsets[_at(v) + _at(1)]):
+                slot = np.int64(targets[_at(arc)])
+                if slot < n:
+                    continue
+                while slot >= begins[_at(process + 1)]:  # targets ascend in the whole graph
+                    process += 1
+                held = slot - lead
+                if (in_largest[_at(slot >> 6)] >> (slot & 63)) & 1 != 0:
+                    if joined == process or (is_largest and load_relaxed(found, process) != 0):
+                        continue
+                    joined = process
+                    held = trees + process
+                    if is_largest:
+                        store_relaxed(found, process, 1)
+                elif is_largest and not directed:
+                    continue
+                if not compare_exchange(holder, held, holder.dtype.type(-1), v):
+                    hook(root, v, load_relaxed(holder, held))
+    if barrier(control, size):
+        compress(rank, size, root, TO_THE_ROOT)

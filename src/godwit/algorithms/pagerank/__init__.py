@@ -13,6 +13,7 @@ from godwit.algorithms.pagerank.in_arcs import in_arcs_of
 from godwit.algorithms.pagerank.push import push_residuals, push_rows
 from godwit.algorithms.pagerank.result import PageRankResult
 from godwit.algorithms.pagerank.settings import (
+    MAX_ITERATIONS,
     Distribution,
     RankSettings,
     distribution,
@@ -44,11 +45,11 @@ from godwit.worker.solve import make_poll
 
 _CORE_NS = 24.0
 """Nanoseconds that a core takes for each arc in all iterations (benchmarks/zoo.py)."""
-_MAX_ITERATIONS = 100
-"""Default limit of iterations."""
 
 
-@or_distributed("godwit.algorithms.pagerank.distributed")
+@or_distributed(
+    "godwit.algorithms.pagerank.distributed", "godwit.algorithms.pagerank.distributed_gpus"
+)
 def pagerank(
     graph: GraphArgument,
     damping: float = 0.85,
@@ -146,7 +147,7 @@ def pagerank(
     ):  # fmt: skip
         settings = RankSettings.checked(plain, **definition)
         if max_iterations is None:
-            max_iterations = _MAX_ITERATIONS
+            max_iterations = MAX_ITERATIONS
         run = _PageRankRun(
             plain,
             settings,

@@ -193,7 +193,7 @@ def rank_on_gpus(
 
         plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
         ranks = None
-        if placement.indexes == [query.location.gpu]:
+        if placement.device_count == 1 and placement.indexes == [query.location.gpu]:
             ranks = plan.values_at(query.location, lambda: plan.ranks_at(query.location))
         seconds["kernel"] = plan.ask(
             query, 2.0**unit_bits, poll, None if ranks is None else ranks.start
@@ -209,17 +209,18 @@ def rank_on_gpus(
             ranks = plan.values_at(
                 query.location,
                 lambda: VertexValues(
-                    placement, plan.carried[which], query.dtype, query.location, own_first=one_hop
+                    placement, plan.carried[which], query.dtype, query.location, own_first=one_hop,
+                    exchange=plan.exchange,
                 ),
                 which,
-            )
+            )  # fmt: skip
         outcome.rank, seconds["gather"] = ranks.gather()
     return outcome
 
 
 def _is_one_hop(placement: StepPlacement, query: RankQuery) -> bool:
     """Return whether devices have room for what they read only: by default where the host copies values."""
-    if len(placement.parts) == 1:
+    if placement.device_count == 1 or placement.processes is not None:
         return False
     if query.one_hop is not None:
         return query.one_hop
@@ -409,7 +410,7 @@ class _RankPlan(StepPlan[StepPlacement]):
         for own, part, rows in zip(self.arguments, placement.parts, self.rows, strict=True):
             point_rows(own["rows"], rows)
             if degrees:
-                own["degrees"] = degrees[part.device].pointer
+                own["degrees"] = degrees[part.place].pointer
             if query.weighted:
                 assert rows.weights is not None
                 own["weights"] = rows.weights.pointer  # none if they were freed for tiles
@@ -447,7 +448,7 @@ class _RankPlan(StepPlan[StepPlacement]):
             subscribers = self.halos.subscribers
             for own, slots in zip(self.arguments, self.halos.slots, strict=True):
                 own["slots"] = slots.pointer
-        elif len(placement.parts) > 1:
+        elif placement.device_count > 1:
             broadcasts = query.gpu.communication == "broadcast"
             subscribers = (
                 placement.subscriber_masks() if broadcasts else placement.subscriber_masks("in")

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.algorithms.pagerank.cpu import is_last, next_omega, update_block
+from godwit.algorithms.pagerank.cpu import is_last, next_block, next_omega, update_block
 from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, gains_by_degree, narrowed
-from godwit.algorithms.pagerank.settings import check_damping, check_dtype
+from godwit.algorithms.pagerank.settings import MAX_ITERATIONS, check_damping, check_dtype
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
 from godwit.distributed.result import DistributedResult
@@ -32,13 +33,13 @@ from godwit.errors import InputError, shown
 from godwit.graph.rows import Rows, require_memory
 from godwit.progress import Progress, ProgressArgument
 from godwit.public import public
+from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
-from godwit.runtime.cpu.team import block_range, next_range, run_team
+from godwit.runtime.cpu.team import ABORT, block_range, run_team
 from godwit.runtime.statistics import RunStatistics
 from godwit.worker.options import query_options
 from godwit.worker.solve import make_poll
 
-_MAX_ITERATIONS = 100
 _COARSE = 2.0**40
 _FINE_BITS = 30
 _FINE = 2.0**_FINE_BITS
@@ -61,7 +62,7 @@ class DistributedPageRankResult(DistributedResult):
     value_name = "rank"
 
     def __init__(
-        self, graph: DistributedGraph, rank: Array, statistics: RunStatistics, iterations: int,
+        self, graph: DistributedGraph | GpuGraph, rank: Array, statistics: RunStatistics, iterations: int,
         converged: bool, residual: float,
     ) -> None:  # fmt: skip
         super().__init__(graph, rank, statistics)
@@ -98,7 +99,7 @@ def pagerank(
     with graph.processes.running("pagerank", graph.vertex_count, *same):
         damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
         most = as_count(
-            _MAX_ITERATIONS if max_iterations is None else max_iterations,
+            MAX_ITERATIONS if max_iterations is None else max_iterations,
             "max_iterations",
             1,
             2**62,
@@ -193,6 +194,7 @@ class _Layout:
 
     :ivar arcs: rows of in-arcs, whose sources are rows and slots
     :ivar counts: (n) divisors of ranks, by row
+    :ivar sinks: number of own vertices whose divisor is 0
     :ivar border_rows: the row of each vertex of the border
     """
 
@@ -222,6 +224,7 @@ class _Layout:
             threads=self.threads, symmetric=symmetric, value_count=self.halo.slots,
         )  # fmt: skip
         self.counts = self.arcs.divisors if len(divisors) else np.diff(self.arcs.offsets)
+        self.sinks = int(np.count_nonzero(self.counts == 0))
         row_of = np.arange(n)
         if self.arcs.order.size:
             row_of[self.arcs.order] = np.arange(n)
@@ -323,11 +326,10 @@ class _Run:
         if self._n == 0:
             return
         counts = self._layout.counts
-        n = len(counts)
         start = self._number.type(1 / self._n)
-        self._old[:n] = np.float64(start) / np.maximum(counts, 1)
+        run_team(_begin, counts, float(start), self._old, threads=self._layout.threads)
         coarse, fine = _fixed(float(start))
-        sinks = int(np.count_nonzero(counts == 0))
+        sinks = self._layout.sinks
         dangling = self._meet(self._old, 0, coarse * sinks, fine * sinks)
         before, ratio = 0.0, 0.0
         given = self._damping, self._tolerance
@@ -358,9 +360,10 @@ class _Run:
         arcs, layout = self._layout.arcs, self._layout
         lift = 1.0 - self._damping + self._damping * dangling
         sums = np.zeros(_WORDS * layout.threads, np.int64)
+        cursors = np.zeros_like(sums)
         run_team(
             self._iterate, arcs.offsets, arcs.sources, arcs.contributions, arcs.divisors, arcs.blocks,
-            arcs.sections, self._teleport, self._old, self._new, sums, float(self._damping), lift,
+            arcs.sections, self._teleport, self._old, self._new, sums, cursors, float(self._damping), lift,
             float(self._omega), self._scale,
             threads=layout.threads, poll=poll,
             brief=layout.threads == 1 and len(arcs.sources) < _ALONE_WORK,
@@ -410,20 +413,29 @@ def _fixed_added(total: Any, value: float) -> Any:
 
 
 @kernel
+def _begin(rank: int, size: int, control: Any, counts: Any, start: float, carried: Any) -> None:
+    """Set the initial values of this thread's rows."""
+    begin, end = block_range(rank, size, counts.size)
+    for row in range(begin, end):
+        carried[row] = start / max(counts[row], 1)
+
+
+@kernel
 def _iterate(
     rank: int, size: int, control: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any,
-    blocks: Any, sections: Any, teleport: Any, old: Any, new: Any, sums: Any, damping: float, lift: float,
-    omega: float, scale: float,
+    blocks: Any, sections: Any, teleport: Any, old: Any, new: Any, sums: Any, cursors: Any,
+    damping: float, lift: float, omega: float, scale: float,
 ) -> None:  # fmt: skip
     """Do one iteration of all blocks; store the sums of changes and dangling ranks of this thread's."""
     change = (np.int64(0), scale)
     dangling = _no_fixed_sum()
+    helped = 0
     while True:
-        begin, end = next_range(control, 1, blocks.size - 1)
-        if begin == end:
+        block, helped = next_block(cursors, 0, rank, size, blocks.size - 1, helped)
+        if block < 0 or load_acquire(control, ABORT) != 0:
             break
         change, dangling = update_block(
-            begin, offsets, sources, contributions, divisors, blocks, sections, teleport, old, new,
+            block, offsets, sources, contributions, divisors, blocks, sections, teleport, old, new,
             damping, lift, omega, change, dangling,
         )  # fmt: skip
     sums[_WORDS * rank] = change[0]

@@ -21,6 +21,9 @@ from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.facts import is_symmetric
 
+MAX_ITERATIONS = 100
+"""Default limit of iterations."""
+
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
 
 

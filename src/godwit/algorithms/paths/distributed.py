@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.result import DistributedResult
 from godwit.dtypes import Array
@@ -25,7 +26,7 @@ class DistributedPathResult(DistributedResult):
 
     def __init__(
         self,
-        graph: DistributedGraph,
+        graph: DistributedGraph | GpuGraph,
         sources: list[int],
         distance: Array,
         statistics: RunStatistics,

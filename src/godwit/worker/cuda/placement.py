@@ -265,9 +265,7 @@ class GpuEndpoints(Generic[Part]):
         """
         known = self._plans.get(key)
         if known is None or known.version != self.version:
-            if known is not None:
-                del self._plans[key]
-                known.plan.close()
+            self.drop_plan(key)
             if len(self._plans) >= MOST_PLANS:
                 oldest = min(self._plans, key=lambda key: self._plans[key].used)
                 self._plans.pop(oldest).plan.close()
@@ -276,6 +274,17 @@ class GpuEndpoints(Generic[Part]):
         known.used = next(self._uses)
         kept: Plan = known.plan
         return kept
+
+    def has_plan(self, key: Hashable) -> bool:
+        """Return True if :meth:`plan` has a plan that it need not make."""
+        known = self._plans.get(key)
+        return known is not None and known.version == self.version
+
+    def drop_plan(self, key: Hashable) -> None:
+        """Close the plan of a key, if there is one."""
+        known = self._plans.pop(key, None)
+        if known is not None:
+            known.plan.close()
 
     def note_freed(self) -> None:
         """Make plans be made anew, as memory was freed to which they may point."""

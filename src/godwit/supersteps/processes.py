@@ -1,0 +1,71 @@
+"""Supersteps over the GPUs of several processes, each of which has one.
+
+Every process has a placement of its own, with one part; devices are numbered as the processes are. Kernels
+are those of one process: where processes reach each other's memory, the addresses of the other devices'
+arrays are mapped ones, and nothing else differs. Where they do not, as on different machines,
+
+- the host copies what devices send each other after each superstep, as it does for GPUs without peer access
+  (:mod:`godwit.supersteps.exchange`), by messages;
+- and while a kernel waits at a meeting, its host sends the kernel's report to the other processes, and
+  writes theirs to the kernel's board, in page-locked memory (``ReportRelay`` of process_exchange.py).
+
+Invariant: all processes make the same plans and runs in the same order, and decide alike, by what they have
+agreed on: whatever may differ between them (free memory, errors, the state of kept arrays) is decided by
+:meth:`OtherProcesses.any` or :meth:`OtherProcesses.largest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import numpy as np
+
+from godwit.dtypes import Array
+from godwit.runtime.cuda.memory import Buffer
+from godwit.supersteps.arrays import StepPart
+
+
+class OtherProcesses(Protocol):
+    """What supersteps need of the processes that run together; all of them call each method alike."""
+
+    rank: int
+    count: int
+
+    @property
+    def reach_each_other(self) -> bool:
+        """True if kernels reach the memory of all processes' GPUs."""
+
+    def any(self, flag: bool) -> bool:
+        """Return True if any process gives True."""
+
+    def largest(self, number: int) -> int:
+        """Return the largest of the numbers that processes give."""
+
+    def addresses(self, buffer: Buffer) -> list[int]:
+        """Return the addresses, for kernels of this process, of the buffers that all processes give."""
+
+    def exchange(self, parts: Sequence[Array]) -> list[Array]:
+        """Send each process an array of bytes; return those that it got, in the order of the processes."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a block that all processes enter at a time, and that Ctrl-C does not leave."""
+
+
+def send_to_owners(
+    processes: OtherProcesses, part: StepPart, at_subscriber: Buffer, at_owner: Buffer
+) -> None:
+    """Send each owner its range of an array of all positions; store those for the own range, a row each.
+
+    The row of the own device stays undefined.
+    """
+    row_bytes = at_owner.nbytes // processes.count
+    nothing = np.empty(0, np.uint8)
+    parts = [
+        nothing if owner == part.device else at_subscriber.download(np.uint8, row_bytes, row_bytes * owner)
+        for owner in range(processes.count)
+    ]  # fmt: skip
+    for device, row in enumerate(processes.exchange(parts)):
+        if device != part.device:
+            at_owner.upload(row, row_bytes * device)

@@ -1,0 +1,79 @@
+"""Checks that run on GPUs of several processes, started by mpiexec: by test_distributed_gpus.py.
+
+``mpiexec -n 2 python tests/distributed_gpu_checks.py [NAME]``, where NAME is that of a GPU which all
+processes share. Kernels of several processes run on one GPU by turns, so each meeting takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from godwit.distributed import gpu_processes
+from godwit.errors import InputError, RunTimeoutError
+from godwit.runtime.registry import resolve_devices
+
+processes = gw.distributed.context()
+
+
+def check_answers(graph: gw.Graph) -> None:
+    """Compare answers with those of cores, by both ways of data."""
+    iterations: dict[str, Any] = {"max_iterations": 6, "tolerance": 1e-12}
+    distance = gw.bfs(graph, [0, 5], devices="cpu").distance
+    rank = gw.pagerank(graph, devices="cpu", **iterations).rank
+    with processes.place(graph, devices="cuda") as placed:
+        assert placed.transport == "direct", placed.why_by_host
+        own = slice(placed.vertices.start, placed.vertices.stop)
+        ranks = []
+        for transport in ("direct", "host"):
+            gpu = gw.GpuOptions(transport=transport)  # type: ignore[arg-type]
+            for _ in range(2):
+                found = gw.bfs(placed, [0, 5], gpu=gpu)
+                assert found.distance.tolist() == distance[own].tolist()
+            ranks.append(gw.pagerank(placed, gpu=gpu, **iterations).rank)
+            np.testing.assert_allclose(ranks[-1], rank[own], rtol=1e-9, atol=1e-12)
+        assert ranks[0].tobytes() == ranks[1].tobytes()
+
+
+def check_errors(*, alone: bool) -> None:
+    """Check that errors and Ctrl-C reach all, and that all go on afterwards.
+
+    :param alone: each process has a GPU to itself
+    """
+    with processes.place("path:20000", devices="cuda") as placed:
+
+        def refuses(kind: type[BaseException], query: Callable[[], Any]) -> None:
+            with pytest.raises(kind):
+                query()
+
+        refuses(InputError, lambda: gw.bfs(placed, -1))
+        slices = gw.GpuOptions(slice_s=0.001)
+        refuses(RunTimeoutError, lambda: gw.bfs(placed, 0, timeout_s=0.01, gpu=slices))
+        if processes.rank == processes.count - 1:
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        refuses(KeyboardInterrupt, lambda: [gw.bfs(placed, 0) for _ in range(1000)])
+        if alone:
+            found = gw.bfs(placed, 0)
+            assert found.distance.tolist() == list(found.vertices)
+            refuses(InputError, lambda: processes.place("path:4", devices="cuda:0"))
+
+
+if __name__ == "__main__":
+    shared = sys.argv[1:]
+    if shared:
+        gpu_processes.own_gpu = lambda *_: resolve_devices(shared[0])[0]
+    check_answers(gw.generate("rmat:9,seed=1"))
+    if not shared:
+        check_answers(gw.generate("rmat:12,weights=1..9"))
+        check_answers(gw.generate("road:30x40"))
+    check_errors(alone=not shared)
+    if processes.rank == 0:
+        print("done")

@@ -1,0 +1,324 @@
+"""Graphs on GPUs of several processes: answers are, bit by bit, those of one process with as many GPUs.
+
+Processes are threads here, with emulated GPUs; at the end, real ones on real GPUs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from emulated_grid import COMPILER, emulated_gpus
+from godwit import errors
+from godwit.distributed import gpu_processes
+from godwit.distributed.gpu_graph import GpuGraph
+from godwit.distributed.processes import Processes
+from godwit.runtime.cuda import driver, ipc
+from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
+from godwit.supersteps import rows as step_rows
+from godwit.supersteps.process_exchange import ProcessExchange
+from gpu_endpoints import COUNT, names_of
+from graphs import each_graph, named_graph
+from process_threads import run_processes
+from test_distributed import needs_mpi
+from test_distributed import run as run_command
+
+emulates = pytest.mark.skipif(COMPILER is None, reason="no g++ to emulate GPUs with")
+
+TRANSPORTS: list[Any] = ["direct", "host"]
+ITERATIONS: dict[str, Any] = {"max_iterations": 5, "tolerance": 1e-12}
+
+
+def answers(
+    graph: gw.Graph,
+    queries: dict[str, Callable[[Any], Any]],
+    count: int = 2,
+    *,
+    checks: bool = False,
+) -> None:
+    """Check that queries give on several processes what they give on the GPUs of one."""
+
+    def ask(placed: Any) -> dict[str, Any]:
+        return {name: query(placed) for name, query in queries.items()}
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            return ask(placed)
+
+    with emulated_gpus(count, checks=checks) as machine:
+        parts = run_processes(machine, count, run)
+        with gw.place(graph, names_of(count)) as placed:
+            expected = ask(placed)
+    for name, whole in expected.items():
+        values = "rank" if hasattr(whole, "rank") else "distance"
+        found = np.concatenate([getattr(part[name], values) for part in parts])
+        wanted = getattr(whole, values)
+        assert found.dtype == wanted.dtype
+        assert found.tobytes() == wanted.tobytes(), name
+        for part in parts:
+            statistics = part[name].statistics
+            assert statistics.processes == count
+            assert (statistics.arcs_relaxed == whole.statistics.arcs_relaxed).all()
+            assert (statistics.processed_items == whole.statistics.processed_items).all()
+
+
+def in_steps(graph: Any) -> dict[str, Any]:
+    """Return what makes one process search in supersteps, as several always do."""
+    return {} if isinstance(graph, GpuGraph) else {"execution": "bulk-synchronous"}
+
+
+def searches(graph: gw.Graph, gpu: GpuOptions) -> dict[str, Callable[[Any], Any]]:
+    """Return searches from one source, and from several up to a limit."""
+    if not graph.vertex_count:
+        return {}
+    last = graph.vertex_count - 1
+    sources = [graph.ids[v] for v in sorted({0, last // 2, last})]
+    return {
+        "bfs": lambda placed: gw.bfs(placed, sources[-1], gpu=gpu, **in_steps(placed)),
+        "several": lambda placed: gw.bfs(placed, sources, cutoff=2, gpu=gpu, **in_steps(placed)),
+        "target": lambda placed: gw.bfs(
+            placed, sources[0], target=sources[-1], gpu=gpu, **in_steps(placed)
+        ),
+    }
+
+
+def ranks(gpu: GpuOptions) -> dict[str, Callable[[Any], Any]]:
+    """Return ranks in both precisions."""
+    gpu = GpuOptions(transport=gpu.transport, communication="broadcast")
+    return {
+        "pagerank": lambda placed: gw.pagerank(placed, gpu=gpu, **ITERATIONS),
+        "single": lambda placed: gw.pagerank(placed, dtype="float32", gpu=gpu, **ITERATIONS),
+    }
+
+
+@emulates
+@each_graph
+def test_every_graph(name: str) -> None:
+    """By the host, each superstep takes long where kernels are emulated: long graphs go directly."""
+    graph = named_graph(name)
+    for transport in TRANSPORTS[: 1 if graph.vertex_count > 70 else 2]:
+        gpu = GpuOptions(transport=transport)
+        answers(graph, searches(graph, gpu) | ranks(gpu))
+
+
+@emulates
+@pytest.mark.parametrize("count", [1, 3])
+def test_numbers_of_processes(count: int) -> None:
+    graph = gw.generators.rmat(6, seed=3)
+    for transport in TRANSPORTS:
+        gpu = GpuOptions(transport=transport)
+        answers(graph, searches(graph, gpu) | ranks(gpu), count, checks=transport == "direct")
+
+
+@emulates
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_hubs_growth_and_slices(transport: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares of hubs' rows, frontiers that grow in one process, and a launch for each superstep."""
+    monkeypatch.setattr(step_rows, "HUB_ARCS", 8)
+    for spec in ("rmat:7,seed=3", "path:40", "star:50"):
+        graph = gw.generate(spec)
+        for more in (
+            {"frontier_items": 1, "turn_down": np.inf},
+            {"turn_down": 0.0},
+            {"slice_s": 0},
+        ):
+            gpu = ExperimentOptions(transport=transport, **more)
+            answers(graph, searches(graph, gpu))
+            answers(graph, searches(graph, gpu))
+
+
+@emulates
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_settings_of_pagerank(transport: Any) -> None:
+    """Selective values, weights, distributions, tiles, and plain iterations of a directed graph."""
+    gpu = GpuOptions(transport=transport)
+    generator = np.random.default_rng(5)
+    graph = gw.Graph.from_edges(
+        *generator.integers(0, 60, (2, 400)), generator.random(400), vertex_count=64
+    )
+    some = {3: 1.0, 40: 2.5}
+    answers(
+        graph,
+        {
+            "weighted": lambda placed: gw.pagerank(placed, gpu=gpu, **ITERATIONS),
+            "again": lambda placed: gw.pagerank(placed, gpu=gpu, **ITERATIONS),
+            "unweighted": lambda placed: gw.pagerank(placed, weighted=False, gpu=gpu, **ITERATIONS),
+            "personalization": lambda placed: gw.pagerank(
+                placed, 0.5, personalization=some, initial=some, gpu=gpu, **ITERATIONS
+            ),
+        },
+    )
+
+
+@emulates
+def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    from godwit.algorithms.pagerank import cuda
+
+    monkeypatch.setattr(cuda, "takes_tiles", lambda *_: True)
+    graph = gw.generators.rmat(6, seed=2)
+    for transport in TRANSPORTS:
+        answers(graph, ranks(GpuOptions(transport=transport)))
+
+
+@emulates
+def test_what_a_process_has() -> None:
+    """A range of vertices, with their ids, and all of them after gathering."""
+
+    def run(processes: Processes) -> Any:
+        with processes.place("road:5x7", devices="cuda") as placed:
+            assert placed.transport == "direct"
+            assert placed.device == f"cuda:{processes.rank}"
+            assert "35 vertices" in repr(placed)
+            result = gw.bfs(placed, 0)
+            assert list(result.ids) == list(result.vertices) == list(placed.vertices)
+            whole = result.gather()
+            with pytest.raises(errors.InputError, match="sssp does not run on GPUs of several"):
+                gw.sssp(placed, 0)
+            with pytest.raises(errors.InputError, match="takes graph, source"):
+                gw.bfs(placed, 0, devices="cpu")
+        with pytest.raises(errors.ClosedContextError):
+            gw.bfs(placed, 0)
+        return whole
+
+    with emulated_gpus(2) as machine:
+        first, second = run_processes(machine, 2, run)
+    assert second is None
+    expected = gw.bfs(gw.generate("road:5x7"), 0, devices="cpu").distance
+    assert first.distance.tolist() == expected.tolist()
+
+
+@emulates
+def test_errors_of_one_process_reach_all() -> None:
+    graph = gw.generators.path(300)
+    stops = ExperimentOptions(slice_s=0)
+
+    def run(processes: Processes) -> Any:
+        raised = []
+
+        def expect(kind: type[BaseException], function: Callable[[], Any]) -> None:
+            with pytest.raises(kind) as info:
+                function()
+            raised.append(str(info.value))
+
+        def interrupt(_: int) -> None:
+            calls.append(0)
+            if processes.rank == 1 and len(calls) > 3:
+                raise KeyboardInterrupt
+
+        with processes.place(graph, devices="cuda") as placed:
+            expect(errors.InputError, lambda: gw.bfs(placed, 300))
+            expect(errors.ProcessError, lambda: gw.bfs(placed, processes.rank))
+            calls: list[int] = []
+            expect(KeyboardInterrupt, lambda: gw.bfs(placed, 0, progress=interrupt, gpu=stops))
+            found = gw.bfs(placed, 0)
+            assert found.distance.tolist() == list(found.vertices)
+        return raised
+
+    with emulated_gpus(2) as machine:
+        first, second = run_processes(machine, 2, run)
+    assert "source must be" in first[0] == second[0]
+    assert "processes 0 and 1 call different functions" in first[1]
+
+
+@emulates
+def test_a_process_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of one is that of all, and names the process."""
+
+    def run(processes: Processes) -> Any:
+        with processes.place("rmat:10", devices="cuda") as placed:
+            with pytest.raises(errors.GraphTooLargeError) as info:
+                gw.pagerank(placed)
+            return str(info.value), getattr(info.value, "__notes__", [])
+
+    with emulated_gpus(2, memory_bytes=200_000) as machine:
+        found = run_processes(machine, 2, run)
+    assert all("does not fit" in message for message, _ in found)
+
+
+@emulates
+def test_which_gpu_is_whose(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(processes: Processes) -> Any:
+        messages = []
+        for devices in ("cuda:0", "cpu", "cuda:9"):
+            with pytest.raises(errors.GodwitError) as info:
+                processes.place("path:4", devices=devices)
+            messages.append(str(info.value))
+        with processes.place("path:4", devices=f"cuda:{1 - processes.rank}") as placed:
+            assert gw.bfs(placed, 3).distance.tolist() == [3 - v for v in placed.vertices]
+        return messages
+
+    with emulated_gpus(2) as machine:
+        same, cpu, none = run_processes(machine, 2, run)[0]
+        assert "processes 0 and 1 would use the same GPU" in same
+        assert "'cuda' (a GPU for each process)" in cpu
+        assert "there is no device 'cuda:9'" in none
+        with pytest.raises(errors.DeviceError, match="process 2 sees 2 GPUs: start one process"):
+            run_processes(machine, 3, lambda processes: processes.place("path:4", devices="cuda"))
+
+
+@emulates
+def test_without_mapped_memory_hosts_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA may refuse to share memory, and several machines have none in common."""
+    graph = gw.generators.rmat(6, seed=1)
+    expected = gw.bfs(graph, 0, devices="cpu").distance.tolist()
+
+    def refuse(*_: Any) -> Any:
+        raise errors.DeviceError("not permitted")
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            assert placed.transport == "host"
+            return placed.why_by_host, gw.bfs(placed, 0).distance.tolist()
+
+    with emulated_gpus(2) as machine, monkeypatch.context() as patch:
+        patch.setattr(ipc, "opened", refuse)
+        (why, first), (_, second) = run_processes(machine, 2, run)
+        assert why == "not permitted"
+        assert first + second == expected
+    machines = iter(f"machine {number}" for number in range(100))
+    with emulated_gpus(2) as machine, monkeypatch.context() as patch:
+        patch.setattr(gpu_processes, "machine", lambda: next(machines))
+        names = (f"cuda:{rank}" for rank in range(2))
+
+        def run_apart(processes: Processes) -> Any:
+            with processes.place(graph, devices=next(names)) as placed:
+                return placed.why_by_host, gw.bfs(placed, 0).distance.tolist()
+
+        parts = run_processes(machine, 2, run_apart)
+        assert parts[0][0] == "the processes are on several machines"
+        assert parts[0][1] + parts[1][1] == expected
+
+
+@emulates
+@pytest.mark.parametrize("forgotten", ["broadcast_rows", "fetch"])
+def test_nothing_is_sent_in_vain(forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were one of the messages left out, these tests would tell."""
+    monkeypatch.setattr(ProcessExchange, forgotten, lambda *_: None)
+    graph = gw.generators.rmat(6, 4, seed=3)
+    queries: dict[str, Any] = {}
+    for turn_down in (0.0, np.inf):
+        gpu = ExperimentOptions(transport="host", turn_down=turn_down)
+        queries |= {f"{name} {turn_down}": one for name, one in searches(graph, gpu).items()}
+    with pytest.raises(AssertionError):
+        answers(graph, queries)
+
+
+@pytest.mark.gpu
+@needs_mpi
+@pytest.mark.parametrize("shared", [False, True])
+def test_real_processes(shared: bool) -> None:
+    """On GPUs of their own, and, as far as that goes, on one that they share."""
+    needed = 1 if shared else 2
+    if needed > COUNT:
+        pytest.skip(f"{COUNT} GPUs, and {needed} are needed: {driver.why_not()}")
+    checks = Path(__file__).with_name("distributed_gpu_checks.py")
+    given = ["cuda:0"] if shared else []
+    status, output, messages = run_command(2, sys.executable, str(checks), *given, threads=2)
+    assert status == 0, messages
+    assert output.rstrip().endswith("done"), messages

@@ -281,8 +281,8 @@ def test_a_progress_function_cannot_wait_for_its_own_run(emulated: Machine) -> N
 @each_architecture
 def test_compiles(architecture: str, ids: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
-    for shares_hubs in (False, True):
-        text = bfs_steps.source(np.dtype(ids), shares_hubs=shares_hubs)
+    for is_alone in (False, True):
+        text = bfs_steps.source(np.dtype(ids), is_alone=is_alone)
         assert cubin(text, (), architecture)
 
 

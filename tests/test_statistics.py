@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import shutil
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -35,7 +38,8 @@ def of_gpus(devices: int = 2) -> RunStatistics:
     names = tuple(f"cuda:{index}" for index in range(devices))
     made = RunStatistics(names, "asynchronous", {"run": 2.0})
     busy = np.array([0.5, 0.75])[:devices]
-    made.take_counts(counts(devices, compile_s=0.25, kernel_s=0.5, busy_share=busy, item_bytes=12))
+    made.take_counts(counts(devices, compile_s=0.25, busy_share=busy, item_bytes=12))
+    made.split_run({"kernel": 0.5})
     return made
 
 
@@ -66,7 +70,8 @@ DEVICES_OF_CPU = ["cpu:0", "cpu:1", "cpu:2"]
 
 def check_entries(found: RunStatistics) -> None:
     count = len(found.devices)
-    for name, value in vars(found).items():
+    for name in (field.name for field in fields(found)):
+        value = getattr(found, name)
         if isinstance(value, np.ndarray):
             assert value.shape == ((count, count) if name == "sent_items" else (count,)), name
 
@@ -84,6 +89,50 @@ class TestTime:
 
     def test_before_anything_ran(self) -> None:
         assert RunStatistics(("cpu",), "asynchronous").run_s == 0.0
+
+
+class TestCounts:
+    """Counts are made when they are read."""
+
+    @staticmethod
+    def count(statistics: RunStatistics) -> None:
+        statistics.processed_items = np.array([5])
+        statistics.levels = 3
+
+    def test_are_zero_before_anything_ran(self) -> None:
+        made = RunStatistics(("cpu:0", "cpu:1"), "asynchronous")
+        assert made.sent_items.tolist() == [[0, 0], [0, 0]]
+        assert (made.levels, made.growths, made.busy_share) == (None, 0, None)
+
+    @pytest.mark.parametrize("first", ["processed_items", "levels", "rounds"])
+    def test_whichever_is_read_first(self, first: str) -> None:
+        made = RunStatistics(("cuda:0",), "direction-optimizing")
+        made.count_later(self.count)
+        getattr(made, first)
+        assert (made.processed_items.tolist(), made.levels, made.rounds.tolist()) == ([5], 3, [0])
+
+    @pytest.mark.parametrize("change", [copy.copy, lambda made: pickle.loads(pickle.dumps(made))])
+    def test_are_copied(self, change: Any) -> None:
+        made = RunStatistics(("cuda:0",), "direction-optimizing")
+
+        def count(statistics: RunStatistics) -> None:  # which cannot be pickled
+            self.count(statistics)
+
+        made.count_later(count)
+        assert change(made).to_dict() == made.to_dict()
+        assert made.to_dict()["processed_items"] == [5]
+
+    def test_are_forgotten_with_the_devices(self) -> None:
+        made = RunStatistics(("cuda:0", "cuda:1"), "direction-optimizing")
+        made.count_later(self.count)
+        made.begin_on(["cuda:0"])
+        assert made.processed_items.tolist() == [0]
+        assert not hasattr(made, "processed")
+
+    def test_are_shown(self) -> None:
+        made = RunStatistics(("cuda:0",), "direction-optimizing")
+        made.count_later(self.count)
+        assert "processed_items" in made._repr_html_()
 
 
 class TestBytes:

@@ -137,10 +137,10 @@ from godwit.runtime.gpu_options import GpuOptions as GpuOptions
 from godwit.runtime.random_numbers import random as random
 from godwit.runtime.registry import all_devices as all_devices
 from godwit.runtime.statistics import RunStatistics as RunStatistics
+from godwit.supersteps.place import place as place
 from godwit.trace import Trace as Trace
 from godwit.worker.options import WorkerOptions as WorkerOptions
 from godwit.worker.program import VertexProgram as VertexProgram
-from godwit.worker.query import place as place
 from godwit.worker.solve import Solution as Solution
 from godwit.worker.solve import run as run
 from godwit.worker.worklist import DistributedWorklist as DistributedWorklist

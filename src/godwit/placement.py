@@ -90,10 +90,9 @@ class PlacedGraph:
         :param phase: of :attr:`seconds`
         :raises InputError: the calling thread is in a run on these devices
         """
-        self.check_open()
-        known = self._resources.get(make)
+        known = self.known_resource(make)
         if known is not None:
-            return cast("Resource", known)
+            return known  # type: ignore[return-value]
         self.context.device_kind.require_idle(self.context.devices)
         with self._placing:
             if make not in self._resources:
@@ -101,6 +100,11 @@ class PlacedGraph:
                 self._resources[make] = make(self)
                 self.seconds[phase] = seconds_since(begin, phase)
             return cast("Resource", self._resources[make])
+
+    def known_resource(self, make: Callable[[PlacedGraph], Placement]) -> Placement | None:
+        """Return the data that this function has made; None if it was not called."""
+        self.check_open()
+        return self._resources.get(make)
 
     def has_resource(self, make: Callable[[PlacedGraph], Placement]) -> bool:
         """Return True if the data that this function makes is there."""

@@ -41,6 +41,7 @@ PROGRESS = "items processed"
 _FIRST_TRACKS = (PHASES, "kernel", "worker")
 _SPAN, _INSTANT, _COUNTER = "X", "i", "C"
 
+_NOT_RECORDED = nullcontext()
 _active: ContextVar[Trace | None] = ContextVar("godwit_trace", default=None)
 
 
@@ -242,7 +243,7 @@ def recorded(
     :raises FileError: the file cannot be written, which is found out before the block begins
     """
     trace = active() if target is None else target
-    return nullcontext() if trace is None else _recorded(trace, name, input_path)
+    return _NOT_RECORDED if trace is None else _recorded(trace, name, input_path)
 
 
 @contextmanager

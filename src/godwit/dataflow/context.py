@@ -109,7 +109,8 @@ class Context:
     @property
     def devices(self) -> tuple[Device, ...]:
         """Devices, in the order given."""
-        self.check_open()
+        if self._closed:
+            self.check_open()
         return self._devices
 
     @property

@@ -35,6 +35,8 @@ _WHOSE = {
 
 def asked_for(gpu: GpuOptions, names: Iterable[str]) -> list[str]:
     """Which of these options are not as usual."""
+    if gpu is DEFAULT_GPU_OPTIONS:
+        return []
     return [name for name in names if getattr(gpu, name) != getattr(DEFAULT_GPU_OPTIONS, name)]
 
 

@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, fields
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from godwit.dtypes import Array
 from godwit.html_tables import table_of_facts
 from godwit.trace import PROGRESS, active, seconds_since
+
+
+def _zeros(devices: int) -> Array:
+    return np.zeros(devices, np.int64)
+
+
+def _none(devices: int) -> None:
+    return None
+
+
+_COUNTS: dict[str, Callable[[int], Any]] = {
+    "processed_items": _zeros,
+    "useless_items": _zeros,
+    "arcs_relaxed": _zeros,
+    "threshold_changes": _zeros,
+    "sent_items": lambda devices: np.zeros((devices, devices), np.int64),
+    "received_items": _zeros,
+    "filtered_items": _zeros,
+    "rounds": _zeros,
+    "levels": _none,
+    "growths": lambda devices: 0,
+    "frontier_bytes": _none,
+    "busy_share": _none,
+    "item_bytes": _none,
+}
+"""Attributes that a run counts, and what each is of a number of devices before."""
+_COUNTING = "_counting"
+"""Name of what :meth:`RunStatistics.count_later` was given."""
+
+
+class _Phase:
+    """Block whose time is added to a phase; a generator would take five times as long."""
+
+    __slots__ = ("_begin_s", "_name", "_seconds")
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self._seconds, self._name = seconds, name
+
+    def __enter__(self) -> None:
+        self._begin_s = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        name, seconds = self._name, self._seconds
+        seconds[name] = seconds.get(name, 0.0) + seconds_since(self._begin_s, name)
 
 
 @dataclass
@@ -79,31 +123,51 @@ class RunStatistics:
     delta: float | None = None
     hops: int | None = None
     window: int | None = None
-    levels: int | None = None
-    growths: int = 0
-    frontier_bytes: int | None = None
-    busy_share: Array | None = None
-    item_bytes: int | None = None
+    levels: int | None = field(init=False)
+    growths: int = field(init=False)
+    frontier_bytes: int | None = field(init=False)
+    busy_share: Array | None = field(init=False)
+    item_bytes: int | None = field(init=False)
     processes: int = 1
     supersteps: int | None = None
     messages: Array | None = None
     message_bytes: Array | None = None
     waiting_s: Array | None = None
 
-    def __post_init__(self) -> None:
-        self.begin_on(self.devices)
-
     def begin_on(self, devices: Sequence[str]) -> None:
         """Set the devices of the run, and all counts to 0."""
         self.devices = tuple(devices)
-        count = len(self.devices)
-        for name in (
-            "processed_items", "useless_items", "arcs_relaxed", "threshold_changes", "received_items",
-            "filtered_items", "rounds",
-        ):  # fmt: skip
-            setattr(self, name, np.zeros(count, np.int64))
-        self.sent_items = np.zeros((count, count), np.int64)
-        self.busy_share = None
+        for name in (*_COUNTS, _COUNTING):
+            self.__dict__.pop(name, None)
+
+    def count_later(self, count: Callable[[RunStatistics], None]) -> None:
+        """Let counts be set when one of them is first read, as who waits for a result does not need them.
+
+        :param count: sets counts; reads none, nor anything that changes after the run
+        """
+        self.__dict__[_COUNTING] = count
+
+    if not TYPE_CHECKING:  # which would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _COUNTS:
+                raise AttributeError(f"RunStatistics has no attribute {name!r}")
+            self._complete()
+            return self.__dict__[name]
+
+    def _complete(self) -> None:
+        """Set the counts that are not set yet: those of :meth:`count_later`, and the others to 0."""
+        count = self.__dict__.get(_COUNTING)
+        if count is not None:
+            count(self)
+            self.__dict__[_COUNTING] = None  # not before: another thread may read counts, too
+        for name, zero in _COUNTS.items():
+            self.__dict__.setdefault(name, zero(len(self.devices)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all counts, as numbers."""
+        self._complete()
+        return {name: value for name, value in self.__dict__.items() if name != _COUNTING}
 
     @property
     def run_s(self) -> float:
@@ -120,8 +184,6 @@ class RunStatistics:
         devices = len(self.devices)
         if counts.compile_s:
             self.split_run({"compile": counts.compile_s})
-        if counts.kernel_s is not None:
-            self.split_run({"kernel": counts.kernel_s})
         self.busy_share = counts.busy_share
         self.item_bytes = counts.item_bytes
 
@@ -147,14 +209,9 @@ class RunStatistics:
             self.seconds[phase] = taken
             self.seconds["run"] = self.seconds.get("run", 0.0) - taken
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """Add the time of the block to a phase."""
-        begin = perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + seconds_since(begin, name)
+        return _Phase(self.seconds, name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of these, ``run_s`` and ``sent_bytes`` as JSON values."""
@@ -172,7 +229,8 @@ class RunStatistics:
         facts: dict[str, Any] = {"devices": list(self.devices), "solver": self.solver}
         for phase, taken in self.seconds.items():
             facts[f"seconds: {phase}"] = f"{taken:.6f}"
-        for name, value in vars(self).items():
+        for name in (one.name for one in fields(self)):
+            value = getattr(self, name)
             if name in ("devices", "solver", "seconds") or value is None or not np.any(value):
                 continue
             per_device = value.sum(axis=1) if np.ndim(value) == 2 else value
@@ -187,8 +245,7 @@ class WorklistCounts:
     """Counts of a run's workers, an entry for each device.
 
     ``sent_items[i, j]`` counts the items that device i put into the mailbox of device j.
-    ``kernel_s`` is the time that kernels ran, ``busy_share`` the part of it in which blocks did not wait
-    for others; both of GPUs only.
+    ``busy_share`` is the part of the kernels' time in which blocks did not wait for others; of GPUs only.
     """
 
     processed_items: Array
@@ -202,6 +259,5 @@ class WorklistCounts:
     growths: int = 0
     compile_s: float = 0.0
     value_overflow: bool = False
-    kernel_s: float | None = None
     busy_share: Array | None = None
     item_bytes: int | None = None

@@ -28,24 +28,34 @@ def place_positions(
     :param kernel: returns the source of the caller's kernel for a dtype of positions; where positions have
         yet to be made, the kernel is compiled meanwhile
     """
+    known = placed.known_resource(_make_step_placement)
+    if known is not None:
+        return known  # type: ignore[return-value]
     _ = placed.asked_partition
     if not placed.has_resource(_make_step_placement):
-        _compile_meanwhile(placed, kernel)
+        if kernel is not None:
+            _compile_meanwhile(placed, kernel)
+        compile_row_makers(placed)
     return cast("StepPlacement", placed.resource(_make_step_placement, "number"))
 
 
-def _compile_meanwhile(placed: PlacedGraph, kernel: Callable[[np.dtype[Any]], str] | None) -> None:
-    """Start to compile the kernels that make rows, and one of the caller."""
+def compile_row_makers(placed: PlacedGraph) -> None:
+    """Start to compile the kernels that make rows, if the graph is on GPUs."""
+    if placed.context.devices[0].kind == "cuda":
+        from godwit.supersteps.rows import source
+
+        graph = placed.graph
+        _compile_meanwhile(placed, lambda dtype: source(dtype, graph.id_dtype, graph.weight_dtype))
+
+
+def _compile_meanwhile(placed: PlacedGraph, kernel: Callable[[np.dtype[Any]], str]) -> None:
+    """Start to compile a kernel, whose source is returned for a dtype of positions."""
     from godwit.runtime.cuda.compile import compile_meanwhile
     from godwit.runtime.cuda.devices import gpu_index
-    from godwit.supersteps.rows import source
 
-    graph, devices = placed.graph, placed.context.devices
-    dtype = likely_dtype(graph.vertex_count, len(devices), _asked_dtype(placed))
-    index = gpu_index(devices[0])
-    if kernel is not None:
-        compile_meanwhile(index, kernel(dtype))
-    compile_meanwhile(index, source(dtype, graph.id_dtype, graph.weight_dtype))
+    devices = placed.context.devices
+    dtype = likely_dtype(placed.graph.vertex_count, len(devices), _asked_dtype(placed))
+    compile_meanwhile(gpu_index(devices[0]), kernel(dtype))
 
 
 def refuse_positions(placed: PlacedGraph) -> None:

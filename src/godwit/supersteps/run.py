@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from functools import cached_property
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,7 @@ from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
@@ -272,9 +274,6 @@ class StepPlan(SlicedRun, Generic[Placed]):
     :ivar compile_s: seconds that loading took
     """
 
-    control_dtype = STEP_OUTCOME
-    says_ended = True
-
     def __init__(
         self,
         placement: Placed,
@@ -296,9 +295,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
-        self._outcomes: list[Array] = []
-        self._values: dict[int | None, VertexValues] = {}
-        self._controls = np.zeros(len(placement.parts), STEP_OUTCOME)
+        self._values: dict[tuple[int | None, int], VertexValues] = {}
         begin = perf_counter()
         delay = f"#define DELAY_NS {gpu.delay_ns}ull\n" if gpu.delay_ns else ""
         for part in placement.parts:
@@ -314,7 +311,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
             control = arrays.control.room(part, STEP_CONTROL.itemsize)
             outcome = arrays.outcome.pinned_room(part, STEP_OUTCOME.itemsize)
             stage["control"], stage["outcome"] = control.pointer, outcome.pointer
-            self._outcomes.append(outcome.array(STEP_OUTCOME))
+            self.outcomes.append(outcome.array(STEP_OUTCOME))
             stage["board"] = self.reachable_room(arrays.board, part, _BOARD_BYTES).pointer
             stage["stop"], stage["ended"] = self.stop_pointer, self.ended_pointer(number)
             stage["capacity"], stage["owned"] = self.placement.capacity, part.owned
@@ -419,7 +416,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
             if relay is None:
                 super()._run_slice(ended, ends, look, behind)
                 return
-            relay.begin(int(self._outcomes[0]["state"][0, EPOCH]))
+            relay.begin(int(self.outcomes[0]["state"][0, EPOCH]))
 
             def start_and_relay() -> None:
                 if behind is not None:
@@ -431,20 +428,31 @@ class StepPlan(SlicedRun, Generic[Placed]):
             super()._run_slice(ended, ends, look, start_and_relay)
             self._synchronize()
 
-    def controls(self) -> Array:
-        """Return the outcomes of the latest launch, by device; the next call replaces them."""
-        for device, outcome in enumerate(self._outcomes):  # np.concatenate takes 60 us of structs
-            self._controls[device] = outcome[0]
-        return self._controls
+    @cached_property
+    def last_state(self) -> memoryview:
+        """The words of the state with which the latest run ended, on the first device."""
+        words: memoryview = self.outcomes[0]["state"][0].data
+        return words
 
-    def values_at(self, location: ResultLocation, make: Callable[[], VertexValues]) -> VertexValues:
-        """Return the values of vertices that every run leaves, with a new array for the next one.
+    @cached_property
+    def last_amounts(self) -> memoryview:
+        """The same words as floating-point numbers."""
+        words: memoryview = self.outcomes[0]["state"][0].view(np.float64).data
+        return words
+
+    def values_at(
+        self, location: ResultLocation, make: Callable[[], VertexValues], which: int = 0
+    ) -> VertexValues:
+        """Return the values of vertices that a run leaves, with a new array for the next one.
 
         :param make: makes them for the first query with this location
+        :param which: tells values apart, of which a run leaves one
         """
-        if location.gpu not in self._values:
-            self._values[location.gpu] = make()
-        return self._values[location.gpu].begin()
+        key = location.gpu, which
+        values = self._values.get(key)
+        if values is None:
+            values = self._values[key] = make()
+        return values.begin()
 
     def state_pointer(self, word: int) -> int:
         """Return the address of a word of ``control->state`` on the first GPU."""
@@ -497,6 +505,19 @@ class StepPlan(SlicedRun, Generic[Placed]):
 
     def _prepare_flag(self, place: int, value: int) -> None:
         self.arguments[place]["stage"]["prepare"] = value
+
+
+def count_work(outcomes: Array, processed: int, arcs: int, statistics: RunStatistics) -> None:
+    """Fill in what the devices have counted.
+
+    :param outcomes: of their latest launch
+    :param processed: index of the count of processed items
+    :param arcs: index of the count of arcs
+    """
+    counts = outcomes["run_counts"]
+    statistics.processed_items = counts[:, processed].astype(np.int64)
+    statistics.arcs_relaxed = counts[:, arcs].astype(np.int64)
+    statistics.rounds = outcomes["state"][:, STEP].astype(np.int64)
 
 
 def state_words(state: Sequence[Any]) -> Array:

@@ -34,6 +34,12 @@ constexpr u32 ALONE = 0x80000000u;
 // Bit of a phase that `decide` returns: the kernel leaves before it, and the host acts.
 constexpr u32 LEAVE_FIRST = 0x40000000u;
 
+#ifndef ONE_DEVICE
+#define ONE_DEVICE false
+#endif
+// Whether devices meet, and reach each other's memory: one device has less code to compile.
+constexpr bool HAS_PEERS = !ONE_DEVICE;
+
 constexpr u32 PROFILED_STEPS = 64;
 constexpr u32 REPORTS_AT_ONCE = 4;
 
@@ -306,13 +312,13 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     bool is_first =
         stage.begins && block.state[STEP] == 0;  // or the gate before the first superstep
     u32 epoch = static_cast<u32>(block.state[EPOCH]) + 1;
-    u64 half = stage.devices == 1 ? 0 : warp_send_sums(stage, epoch, word);
+    u64 half = HAS_PEERS && stage.devices > 1 ? warp_send_sums(stage, epoch, word) : 0;
     // While the report is under way:
     if (lane < SUM_WORDS) counted[lane] = 0;
     if (lane < COUNTS)
         control->run_counts[lane] = (is_first ? 0 : control->run_counts[lane]) + word;
     if (lane < 4) control->cursors[lane] = 0;
-    bool in_time = stage.devices == 1 || warp_receive_sums(stage, epoch, half, word);
+    bool in_time = !HAS_PEERS || stage.devices == 1 || warp_receive_sums(stage, epoch, half, word);
     Sums sums;
     for (u32 which = 0; which < COUNTS; which++)
         sums.counts[which] = __shfl_sync(FULL_WARP, word, which);

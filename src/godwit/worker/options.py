@@ -114,10 +114,10 @@ class SolverOptions:
 
     def __post_init__(self) -> None:
         self.execution = as_execution(self.execution)
-        for name, kind in (("worker", WorkerOptions), ("gpu", GpuOptions)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                raise InputError(f"{name} must be {kind.__name__}, got {shown(value)}")
+        if not isinstance(self.worker, WorkerOptions):
+            raise InputError(f"worker must be WorkerOptions, got {shown(self.worker)}")
+        if not isinstance(self.gpu, GpuOptions):
+            raise InputError(f"gpu must be GpuOptions, got {shown(self.gpu)}")
         if self.timeout_s is not None:
             self.timeout_s = as_positive_number(self.timeout_s, "timeout_s")
         check_callable(self.progress, "progress")
@@ -165,7 +165,7 @@ def query_options(
     :raises DeviceError: ``results`` names a GPU that does not exist
     """
     return SolverOptions(
-        as_execution(execution),
+        execution,  # type: ignore[arg-type]  # it is checked
         DEFAULT_WORKER_OPTIONS if worker is None else worker,
         DEFAULT_GPU_OPTIONS if gpu is None else gpu,
         timeout_s,
@@ -176,8 +176,7 @@ def query_options(
 
 def as_execution(value: Any) -> Execution:
     """Return the value if it is one of ``EXECUTIONS``; raise InputError otherwise."""
-    for known in EXECUTIONS:
-        if isinstance(value, str) and value == known:
-            return known
+    if isinstance(value, str) and value in EXECUTIONS:
+        return value  # type: ignore[return-value, unused-ignore]
     names = " or ".join([", ".join(map(repr, EXECUTIONS[:-1])), repr(EXECUTIONS[-1])])
     raise InputError(f"execution must be {names}, got {shown(value)}")

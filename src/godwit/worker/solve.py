@@ -28,7 +28,7 @@ from godwit.runtime.gpu_options import GpuOptions, check_asynchronous
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Device, ProgressPoll
 from godwit.runtime.registry import DevicesArgument
-from godwit.runtime.statistics import RunStatistics, WorklistCounts
+from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.delta import choose_delta, choose_gpu_window
 from godwit.worker.options import SUPERSTEP_HOPS, SolverOptions, WorkerOptions, query_options
@@ -323,7 +323,8 @@ def _solve_on_cores(
             in_steps=options.in_steps,
         )
         counts = run_program(program.operators, devices, parts, run_options, poll)
-    _take_counts(statistics, counts, program)
+    _refuse_overflow(program, overflows=counts.value_overflow)
+    statistics.take_counts(counts)
     with statistics.phase("gather"):
         values = layout.gather([part.values for part in parts])
         if program.combine != "add" and not (asked["limit"] is None and asked["target"] is None):
@@ -339,7 +340,7 @@ def _solve_on_gpus(
     program: VertexProgram, placed: PlacedGraph, placement: GpuPlacement, start: Start,
     options: SolverOptions, result_dtype: Any, asked: dict[str, Any], poll: ProgressPoll | None,
 ) -> Solution:  # fmt: skip
-    from godwit.worker.cuda.engine import run_program
+    from godwit.worker.cuda.engine import RunEnd, run_program
 
     graph, worker = placed.graph, options.worker
     statistics = _statistics(placed.context.devices, "asynchronous", options)
@@ -358,13 +359,23 @@ def _solve_on_gpus(
             delta, worker.window, worker.ring_items, adapts=adapts, hops=hops, gpu=options.gpu
         )
 
+    def take(end: RunEnd) -> None:
+        _refuse_overflow(program, overflows=end.overflows)
+        if end.compile_s:
+            statistics.split_run({"compile": end.compile_s})
+        statistics.split_run({"kernel": end.kernel_s})
+        if active() is None:
+            counts = end.counts
+            statistics.count_later(lambda them: them.take_counts(counts()))
+        else:  # which notes a count
+            statistics.take_counts(end.counts())
+
     with statistics.phase("run"):
         parts = make_parts(program, placed, start, **asked)
         destination = _destination(program, placed.layout, result_dtype, options.location)
         chosen_by = (worker, options.in_steps, options.gpu)
         chosen = run_program(
-            program.operators, placement, parts, chosen_by, choose, destination,
-            lambda counts: _take_counts(statistics, counts, program), poll,
+            program.operators, placement, parts, chosen_by, choose, destination, take, poll,
         )  # fmt: skip
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window
@@ -377,14 +388,13 @@ def _statistics(devices: Sequence[Device], name: str, options: SolverOptions) ->
     return RunStatistics(names, "bulk-synchronous" if options.in_steps else name)
 
 
-def _take_counts(statistics: RunStatistics, counts: WorklistCounts, program: VertexProgram) -> None:
-    """Add the counts of a run to its statistics; raise ValueOverflowError if a value overflowed."""
-    if counts.value_overflow:
+def _refuse_overflow(program: VertexProgram, *, overflows: bool) -> None:
+    """Raise ValueOverflowError if a value overflowed."""
+    if overflows:
         raise ValueOverflowError(
             f"a message of program {program.name!r} does not fit {program.dtype.name}; "
             "declare a wider dtype"
         )
-    statistics.take_counts(counts)
 
 
 def _require_run_memory(

@@ -175,12 +175,12 @@ def _in_supersteps(
     :param given_up: gets the seconds by phase of a search that gave up
     """
     may_give_up = not _asks_for_supersteps(options)
+    from godwit.algorithms.bfs.cuda import bfs_on_gpus, kernel_source
+
     statistics = _statistics(placed)
+    devices = len(placed.context.devices)
     try:
         with statistics.phase("run"):
-            from godwit.algorithms.bfs.cuda import bfs_on_gpus, kernel_source
-
-            devices = len(placed.context.devices)
             positions = place_positions(
                 placed, lambda dtype: kernel_source(dtype, options.gpu, devices)
             )

@@ -32,7 +32,7 @@ __device__ __forceinline__ void team_clear(Bfs &bfs) {
     for (u64 i = bfs.team.thread(); i < static_cast<u64>(words); i += bfs.team.threads()) {
         for (u32 which = 0; which < 2; which++)
             bfs.arguments.visited[which][bfs.stage.device][i] = 0;
-        if (bfs.stage.devices > 1) bfs.arguments.remote[bfs.stage.device][i] = 0;
+        if (HAS_PEERS) bfs.arguments.remote[bfs.stage.device][i] = 0;
     }
     // The bits of depth 1 are cleared by block_clear_hub_frontier.
     for (u64 i = bfs.team.thread(); HAS_HUBS && i < bfs.hub_words(); i += bfs.team.threads())
@@ -88,7 +88,7 @@ __device__ __forceinline__ void team_broadcast(Bfs &bfs) {
 // Whether a push broadcasts in the same superstep: if the whole frontier are hubs, devices visit own
 // vertices only, and mostly a pull follows.
 __device__ __forceinline__ bool push_broadcasts(const Arguments &arguments, const u64 *state) {
-    return arguments.stage.devices > 1 && state[HUBS] == state[FRONTIER];
+    return HAS_PEERS && state[HUBS] == state[FRONTIER];
 }
 
 __device__ __forceinline__ void block_clear_hub_frontier(const Bfs &bfs) {
@@ -181,16 +181,16 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
                 break;
             case PUSH:
                 team_push(bfs);
-                if (push_broadcasts(arguments, bfs.state)) {
+                if (HAS_PEERS && push_broadcasts(arguments, bfs.state)) {
                     team.wait(block);
                     team_broadcast(bfs);
                 }
                 break;
             case RECEIVE:
-                team_receive(bfs);
+                if constexpr (HAS_PEERS) team_receive(bfs);
                 break;
             case BROADCAST:
-                team_broadcast(bfs);
+                if constexpr (HAS_PEERS) team_broadcast(bfs);
                 break;
             case PULL:
                 team_pull(bfs, lists[warp_id()]);

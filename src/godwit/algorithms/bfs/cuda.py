@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -24,8 +25,8 @@ from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
-    STEP,
     StepPlan,
+    count_work,
     left_rows_bytes,
     point_rows,
     schedule_define,
@@ -94,12 +95,10 @@ class Count(IntEnum):
     FOUND, SENT, FOUND_LONG, FOUND_TARGET, EXAMINED, MISSED, FOUND_HUBS = range(7)
 
 
-def source(
-    id_dtype: np.dtype[Any], schedule: Schedule = "mixed", *, shares_hubs: bool = True
-) -> str:
+def source(id_dtype: np.dtype[Any], schedule: Schedule = "mixed", *, is_alone: bool = False) -> str:
     """Return the source of the kernel.
 
-    :param shares_hubs: the rows of hubs are shared out to several devices
+    :param is_alone: the search is on one device: less code is compiled
     """
     text = step_source(
         "algorithms/bfs/bfs.cuh",
@@ -108,13 +107,13 @@ def source(
         enums=(Phase, Word, Count),
         work="grid_bfs",
     )
-    hubs = "" if shares_hubs else "#define SHARES_HUBS false\n"
-    return hubs + schedule_define(schedule) + text
+    alone = "#define ONE_DEVICE true\n" if is_alone else ""
+    return alone + schedule_define(schedule) + text
 
 
 def kernel_source(id_dtype: np.dtype[Any], gpu: GpuOptions, devices: int) -> str:
     """Return the source of the kernel for a number of devices."""
-    return source(id_dtype, gpu.schedule, shares_hubs=devices > 1)
+    return source(id_dtype, gpu.schedule, is_alone=devices == 1)
 
 
 class BfsArrays:
@@ -173,38 +172,33 @@ def bfs_on_gpus(
         )
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=depths.start)
         plan.arrays.depth_is_cleared = True
-        controls = plan.controls()
-        words = controls["state"][0]
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
-        statistics.frontier_bytes = 2 * _INDEX_BYTES * int(plan.arguments["queue_room"].sum())
-        statistics.processed_items = controls["run_counts"][:, Count.FOUND].astype(np.int64)
-        statistics.arcs_relaxed = controls["run_counts"][:, Count.EXAMINED].astype(np.int64)
-        statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
-        statistics.growths = int(words[Word.GROWTHS])
-        statistics.rounds = controls["state"][:, STEP].astype(np.int64)
+        statistics.count_later(partial(_count, plan.controls(), sum(plan.queue_rooms)))
         depth = None
-        if not words[Word.IS_DEEP]:
-            alone = _without_arcs(placement, sources)
+        if not plan.last_state[Word.IS_DEEP]:
             depth, seconds["gather"] = depths.gather()
-            if len(alone):
-                depth[alone] = 0
+            if plan.alone is not None:
+                depth[plan.alone] = 0
     return depth, seconds
 
 
-def _without_arcs(placement: StepPlacement, sources: Array) -> Array:
-    """Return places in the result of sources that have no arcs: kernels keep no depth of theirs."""
-    if placement.is_directed:
-        return sources[:0]
-    offsets, results = placement.graph.offsets, placement.results
-    alone: Array = sources[offsets[sources] == offsets[sources + 1]]
-    return alone[(alone >= results.start) & (alone < results.stop)] - results.start
+def _count(outcomes: Array, queue_room: int, statistics: RunStatistics) -> None:
+    """Fill in the counts of a search."""
+    words = outcomes["state"][0]
+    count_work(outcomes, Count.FOUND, Count.EXAMINED, statistics)
+    statistics.frontier_bytes = 2 * _INDEX_BYTES * queue_room
+    statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
+    statistics.growths = int(words[Word.GROWTHS])
 
 
 class _BfsPlan(StepPlan[StepPlacement]):
     """The search of a placement for one set of options.
 
     :param seconds: gets the time of making rows, and of loading the kernel
+    :ivar alone: places in the result of the latest query's sources that have no arcs, as kernels keep no
+        depth of theirs; None if there are none
+    :ivar queue_rooms: items that there is room for in a queue of each device
     """
 
     def __init__(
@@ -223,6 +217,8 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.between = self._enlarge_queues
         self.exchange_on_host = self._host_copies
         self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self.alone: Array | None = None
+        self.queue_rooms = [0] * len(placement.parts)
         self._owned = [part.owned for part in placement.parts]
         self.state = self._first_state()
         self._point()
@@ -275,6 +271,15 @@ class _BfsPlan(StepPlan[StepPlacement]):
         arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
         arguments["cleared"] = arguments["active"] if self.arrays.depth_is_cleared else self._owned
         arguments["target"] = -1
+        self.alone = None
+        if not placement.is_directed:
+            offsets = placement.graph.offsets
+            has_none = offsets[sources] == offsets[sources + 1]
+            if has_none.any():
+                alone, results = sources[has_none], placement.results
+                self.alone = (
+                    alone[(alone >= results.start) & (alone < results.stop)] - results.start
+                )
         if target is not None:
             owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
             arguments["target"][[part.device == owner for part in placement.parts]] = index
@@ -309,7 +314,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         """Make room for frontiers of `room` vertices, and for their rows that are left to the team."""
         struct, arrays = self.arguments[part.place], self.arrays
         struct["queue"] = [queue.room(part, _INDEX_BYTES * room).pointer for queue in arrays.queue]
-        struct["queue_room"] = room
+        struct["queue_room"] = self.queue_rooms[part.place] = room
         left_bytes = left_rows_bytes(self.gpu.schedule, self.out_rows[part.place], room)
         struct["left_rows"] = arrays.left_rows.room(part, left_bytes).pointer
 

@@ -6,12 +6,9 @@
 constexpr i64 SHORT_ROW_ARCS = 32;  // longest row for one block alone
 constexpr i32 UNREACHED = 0x7fffffff;
 constexpr u32 NO_STEP = 0xffffffffu;
-#ifndef SHARES_HUBS
-#define SHARES_HUBS true
-#endif
 
-// Whether hubs' rows are shared out: one device has its own rows only, and less code to compile.
-constexpr bool HAS_HUBS = SHARES_HUBS;
+// Whether hubs' rows are shared out: one device has its own rows only.
+constexpr bool HAS_HUBS = HAS_PEERS;
 constexpr u32 ALONE_VERTICES = 1024;  // limit on all devices for one block alone
 constexpr u32 LISTED_VERTICES =
     1 << 16;  // after frontiers up to this size a pull queues what it reaches
@@ -188,7 +185,7 @@ struct Bfs {
     __device__ __forceinline__ void count() {
         warp_count(block, FOUND, found);
         warp_count(block, FOUND_LONG, found_long);
-        if (stage.devices > 1) warp_count(block, SENT, sent);
+        if (HAS_PEERS) warp_count(block, SENT, sent);
         warp_count(block, EXAMINED, examined);
         warp_count(block, MISSED, missed);
         if (HAS_HUBS && arguments.hubs) warp_count(block, FOUND_HUBS, found_hubs);

@@ -409,8 +409,7 @@ def _label_on_gpus(
         if not alone:
             outcome = label_on_gpus(steps, union_query, poll)
     statistics.split_run(outcome.seconds)
-    statistics.rounds = outcome.supersteps
-    statistics.processed_items, statistics.arcs_relaxed = outcome.rows, outcome.arcs
+    statistics.count_later(outcome.count)
     return outcome.labels
 
 

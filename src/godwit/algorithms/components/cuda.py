@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise, permutations
 from time import perf_counter
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
+from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import VertexValues
@@ -24,8 +27,8 @@ from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
-    STEP,
     StepPlan,
+    count_work,
     left_rows_bytes,
     point_rows,
     step_source,
@@ -111,16 +114,12 @@ class UnionOutcome:
     """Labels, work and times of a query.
 
     :param labels: (n) the smallest vertex of each vertex's component
-    :param rows: rows that each device processed, in all supersteps
-    :param arcs: arcs that it looked at
-    :param supersteps: its supersteps
+    :param count: fills in counts: of rows that each device processed, and of arcs that it looked at
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 
     labels: Any
-    rows: Array
-    arcs: Array
-    supersteps: Array
+    count: Callable[[RunStatistics], None]
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -178,16 +177,9 @@ def label_on_gpus(
             ),
         )  # fmt: skip
         seconds["kernel"] = plan.run(early=True, poll=poll, behind=labels.start)
-        controls = plan.controls()
-        outcome = UnionOutcome(
-            None,
-            controls["run_counts"][:, _ROWS_DONE].astype(np.int64),
-            controls["run_counts"][:, _ARCS_SEEN].astype(np.int64),
-            controls["state"][:, STEP].astype(np.int64),
-            seconds,
-        )
-        outcome.labels, seconds["gather"] = labels.gather()
-    return outcome
+        count = partial(count_work, plan.controls(), _ROWS_DONE, _ARCS_SEEN)
+        found, seconds["gather"] = labels.gather()
+    return UnionOutcome(found, count, seconds)
 
 
 class _LabelPlan(StepPlan[StepPlacement]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -228,9 +229,9 @@ class _PageRankRun:
         with statistics.phase("run"):
             outcome = rank_on_gpus(steps, query, make_poll(options))
         statistics.split_run(outcome.seconds)
-        statistics.rounds = np.full(len(outcome.owned), outcome.iterations, np.int64)
-        statistics.processed_items = outcome.iterations * outcome.owned
-        statistics.arcs_relaxed = outcome.iterations * outcome.arcs
+        statistics.count_later(
+            partial(_count_iterations, outcome.iterations, outcome.owned, outcome.arcs)
+        )
         return self._result(outcome.rank, statistics, outcome.iterations, outcome.residual)
 
     def _statistics(self, devices: tuple[Device, ...], one_hop: bool | None) -> RunStatistics:
@@ -251,6 +252,15 @@ class _PageRankRun:
             residual=residual,
             location=self.options.location,
         )
+
+
+def _count_iterations(
+    iterations: int, owned: Array, arcs: Array, statistics: RunStatistics
+) -> None:
+    """Fill in the work of iterations on the vertices that devices own, and in-arcs of these."""
+    statistics.rounds = np.full(len(owned), iterations, np.int64)
+    statistics.processed_items = iterations * owned
+    statistics.arcs_relaxed = iterations * arcs
 
 
 def _push(

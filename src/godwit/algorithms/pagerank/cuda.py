@@ -200,21 +200,20 @@ def rank_on_gpus(
         )
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
-        state = plan.controls()["state"][0]
         outcome = RankOutcome(
-            None,
-            int(state[_ITERATIONS]),
-            float(state[_RESIDUAL : _RESIDUAL + 1].view(np.float64)[0]),
-            np.array([part.owned for part in placement.parts], np.int64),
-            np.array([part_rows.arcs for part_rows in plan.rows], np.int64),
-            seconds,
-        )
+            None, plan.last_state[_ITERATIONS], plan.last_amounts[_RESIDUAL],
+            plan.owned, plan.arcs, seconds,
+        )  # fmt: skip
         if ranks is None:
-            written = plan.carried[1 - outcome.iterations % 2]
-            ranks = VertexValues(
-                placement, written, query.dtype, query.location, own_first=one_hop,
-                exchange=plan.exchange,
-            ).begin()  # fmt: skip
+            which = 1 - outcome.iterations % 2
+            ranks = plan.values_at(
+                query.location,
+                lambda: VertexValues(
+                    placement, plan.carried[which], query.dtype, query.location, own_first=one_hop,
+                    exchange=plan.exchange,
+                ),
+                which,
+            )  # fmt: skip
         outcome.rank, seconds["gather"] = ranks.gather()
     return outcome
 
@@ -315,6 +314,8 @@ class _RankPlan(StepPlan[StepPlacement]):
     :param one_hop: devices have room for their own vertices and those that they read, else for all
     :param tile_words: words of a sum if rows are summed up by tiles; 0: row by row
     :param seconds: gets the time of making rows, and of loading the kernel
+    :ivar owned: vertices of each device
+    :ivar arcs: in-arcs of these
     :raises GraphTooLargeError: need against free
     """
 
@@ -346,6 +347,8 @@ class _RankPlan(StepPlan[StepPlacement]):
             self._reserve(query)
             self._point(query)
             self._connect(query)
+            self.owned = np.array([part.owned for part in placement.parts], np.int64)
+            self.arcs = np.array([part_rows.arcs for part_rows in self.rows], np.int64)
             if self.is_tiled:
                 begin = perf_counter()
                 self._make_tiles(query)

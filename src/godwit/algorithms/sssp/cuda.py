@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -26,9 +27,9 @@ from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
-    STEP,
     THREADS,
     StepPlan,
+    count_work,
     left_rows_bytes,
     point_rows,
     state_words,
@@ -174,19 +175,15 @@ def search_on_gpus(
         distances = plan.values_at(location, lambda: plan.distances(location))
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
         plan.arrays.cleared.add(plan.dtype_name)
-        controls = plan.controls()
-        words, counts = controls["state"][0], controls["run_counts"]
-        statistics.processed_items = counts[:, Count.PROCESSED].astype(np.int64)
-        statistics.arcs_relaxed = counts[:, Count.LOOKED].astype(np.int64)
-        statistics.rounds = controls["state"][:, STEP].astype(np.int64)
+        words = plan.last_state
+        statistics.count_later(partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED))
         if words[Word.OVERFLOWS]:
             raise ValueOverflowError(f"a distance does not fit {plan.dtype_name}")
         distance = None
         if not words[Word.GAVE_UP]:
-            alone = plan.without_arcs(sources)
             distance, seconds["gather"] = distances.gather()
-            if len(alone):
-                distance[alone] = 0
+            if plan.alone is not None:
+                distance[plan.alone] = 0
     return distance, seconds
 
 
@@ -194,6 +191,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
     """The search of a placement for one dtype of distances and one set of options.
 
     :param seconds: gets the time of making rows, and of loading the kernel
+    :ivar alone: of the latest query, the sources that have no arcs, as the kernel keeps no distance of
+        theirs; None if there are none
     """
 
     def __init__(
@@ -217,6 +216,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self._farthest = self._bits(UNREACHED[self.dtype_name]) - 1
         self.arrays = placement.kept(SsspArrays)
         self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self.alone: Array | None = None
         self._point()
         self.state = self._first_state()
         self.shared_bytes = _LIST_BYTES_PER_WARP * (max(64, gpu.threads or THREADS) // 32)
@@ -264,6 +264,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
             struct["has_long_rows"] = directed or out.rows.classes[RowClass.CLASS_WARP] > 0
         self.arguments["known_by"] = self.exchange.broadcast_pointers(known)
         self.arguments["known_open_by"] = self.exchange.broadcast_pointers(arrays.open)
+        self._active = self.arguments["active"].copy()
         for parity, sent in enumerate(arrays.sent):
             self.arguments["sent"][:, parity] = self.exchange.broadcast_pointers(sent)
 
@@ -297,19 +298,14 @@ class _SsspPlan(StepPlan[StepPlacement]):
             self._seeds = PinnedBuffer(seeds.nbytes)
         self._seeds.upload(seeds)
         arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
+        owners, indexes = np.divmod(seeds, placement.capacity)
+        has_none = indexes >= self._active[owners]
+        self.alone = sources[has_none] if has_none.any() else None
         is_cleared = self.dtype_name in self.arrays.cleared
         cleared = arguments["active"] if is_cleared else [part.owned for part in placement.parts]
         arguments["cleared"][:, : len(cleared)] = cleared
         farthest = self._farthest
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
-
-    def without_arcs(self, sources: Array) -> Array:
-        """Return the sources that have no arcs: the kernel keeps no distance of theirs."""
-        owners, indexes = np.divmod(
-            self.placement.numbering.position[sources], self.placement.capacity
-        )
-        alone: Array = sources[indexes >= self.arguments["active"][owners]]
-        return alone
 
     def distances(self, location: ResultLocation) -> VertexValues:
         """Return the distances of all vertices, which are yet to be gathered."""

@@ -104,10 +104,11 @@ def load(index: int, source: str, functions: Sequence[DeviceFunction] = ()) -> M
     return _loaded_source(index, source)
 
 
+@lru_cache(maxsize=256)
 def compile_meanwhile(index: int, source: str) -> None:
     """Start to compile a source for a GPU, or to look for it in the cache, while the caller goes on.
 
-    :func:`load` waits for it, and raises its errors.
+    Only the first call for a source does so. :func:`load` waits for it, and raises its errors.
 
     :param source: as for :func:`cubin`, without functions
     """

@@ -35,6 +35,7 @@ from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import (
     LEAST_LOCKED_BYTES,
+    Buffer,
     keep_pinned,
     kept_or_new,
     new_host_array,
@@ -380,8 +381,8 @@ class Delivery:
 
     def synchronize(self, pieces: Sequence[Piece]) -> None:
         """Wait until pieces are written; values are joined in the stream of their only piece."""
-        for number in {piece.number for piece in pieces}:
-            self.shares[number].stream.synchronize()
+        for piece in pieces:
+            self.shares[piece.number].stream.synchronize()
 
 
 class Arrival:
@@ -407,7 +408,7 @@ class Arrival:
         self._pieces: list[Piece] = []
         self._written_at: list[int] = []
         self._is_started = False
-        self._scratch = ExitStack()  # memory that is free again when all streams are done
+        self._scratch: list[Buffer] = []  # memory that is free again when all streams are done
 
     def begin(self) -> Self:
         """Allocate an array, as nothing is while kernels run."""
@@ -426,7 +427,8 @@ class Arrival:
     def discard(self) -> None:
         """Free an array that is not wanted any more; no work is under way in the streams of the shares."""
         self._result = None
-        self._scratch.close()
+        while self._scratch:
+            self._scratch.pop().keep()
 
     def _lay_out(self, gpu: int) -> None:
         """Choose what each GPU writes, and where, and load what it needs."""
@@ -451,7 +453,7 @@ class Arrival:
     def _room(self, number: int, nbytes: int) -> int:
         """Return the address of memory on a share's GPU, kept by the process for others afterwards."""
         buffer = kept_or_new(self._delivery.shares[number].index, nbytes)
-        self._scratch.callback(buffer.keep)
+        self._scratch.append(buffer)
         return buffer.pointer
 
     def _address_of(self, piece: Piece) -> int:
@@ -485,9 +487,11 @@ class Arrival:
             return self._location.place(array)
         if not self._is_started:
             self.start()
-        with self._scratch:
+        try:
             self._delivery.synchronize(self._pieces)
-        result, self._result = self._result, None
+            result = self._result
+        finally:
+            self.discard()
         return result
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -115,30 +114,69 @@ def holds_gpus() -> bool:
     return threading.get_ident() in _HOLDERS.values()
 
 
-@contextmanager
-def held_gpus(indexes: Sequence[int]) -> Iterator[None]:
-    """Hold GPUs exclusively during the block; the thread's current GPU is restored afterwards.
+class GpuLocks:
+    """The locks of some GPUs, in the order in which they are taken."""
+
+    def __init__(self, indexes: Sequence[int]) -> None:
+        self.indexes = sorted(set(indexes))
+        with _LOCKS_LOCK:
+            self.locks = [_GPU_LOCKS.setdefault(index, threading.Lock()) for index in self.indexes]
+
+
+class HeldGpus:
+    """Block that holds GPUs exclusively; the thread's current GPU is restored afterwards.
+
+    Every query on GPUs enters one, so it is no generator, which takes several times as long.
 
     :raises InputError: this thread holds one of them, as in a progress function
     """
-    wanted = sorted(set(indexes))
-    refuse_held(wanted)
-    with _LOCKS_LOCK:
-        locks = [_GPU_LOCKS.setdefault(index, threading.Lock()) for index in wanted]
-    held = 0
-    try:
-        for index, lock in zip(wanted, locks, strict=True):
-            lock.acquire()
-            held += 1
-            _HOLDERS[index] = threading.get_ident()
-        with driver.current_kept():
-            driver.use(wanted[0])  # a launch fails, and is repeated, where no GPU is current
-            memory.free_abandoned(wanted)
-            yield
-    finally:
-        for index, lock in zip(wanted[:held], locks, strict=False):
-            _HOLDERS.pop(index, None)
-            lock.release()
+
+    __slots__ = ("_before", "_gpus", "_held")
+
+    def __init__(self, gpus: GpuLocks) -> None:
+        self._gpus = gpus
+        self._held = 0
+        self._before: driver.Current | None = None
+
+    def __enter__(self) -> None:
+        indexes, thread = self._gpus.indexes, threading.get_ident()
+        refuse_held(indexes)
+        try:
+            for index, lock in zip(indexes, self._gpus.locks, strict=True):
+                lock.acquire()
+                self._held += 1
+                _HOLDERS[index] = thread
+            self._before = driver.current()
+            driver.use(indexes[0])  # a launch fails, and is repeated, where no GPU is current
+            memory.free_abandoned(indexes)
+        except BaseException:
+            self._release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        before, self._before = self._before, None
+        try:
+            if before is not None:
+                driver.return_to(before)
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        while self._held:
+            self._held -= 1
+            _HOLDERS.pop(self._gpus.indexes[self._held], None)
+            self._gpus.locks[self._held].release()
+
+    def __del__(self) -> None:
+        self._unlock()  # Ctrl-C may come between the block and its end
+
+
+def held_gpus(indexes: Sequence[int]) -> HeldGpus:
+    """Return a block that holds GPUs exclusively."""
+    return HeldGpus(GpuLocks(indexes))
 
 
 # Topology

@@ -208,18 +208,36 @@ def current_kept() -> Iterator[None]:
     CuPy has set meanwhile is undone. Nor does a thread return to no context where its GPU has one: CuPy,
     once it has launched a kernel there, assumes that the context is current.
     """
-    before = _current_context()
-    chosen = 0 if before else _cupys_choice()
+    before = current()
     try:
         yield
     finally:
-        if before:
-            _set_context(before)
-        else:
-            _return_to(chosen)
+        return_to(before)
 
 
-def _return_to(chosen: int) -> None:
+class Current(NamedTuple):
+    """The current GPU of a thread.
+
+    :param context: the current context; 0 if there is none
+    :param chosen: the GPU that CuPy's runtime has for the thread, if there is none
+    """
+
+    context: int
+    chosen: int
+
+
+def current() -> Current:
+    """Return the current GPU of the calling thread, for :func:`return_to`."""
+    context = _current_context()
+    return Current(context, 0 if context else _cupys_choice())
+
+
+def return_to(before: Current) -> None:
+    """Make a GPU, or none, current for the calling thread, as in :func:`current_kept`."""
+    context, chosen = before
+    if context:
+        _set_context(context)
+        return
     _thread.has_entered = False
     with suppress(DeviceError, RuntimeError):  # the GPU is lost, which other calls report
         _set_context(_context(chosen) if _has_context(chosen) else 0)

@@ -338,6 +338,8 @@ def free_kept(index: int) -> bool:
 
 def free_abandoned(indexes: Sequence[int]) -> None:
     """Free buffers that were garbage-collected without :meth:`Buffer.close`, on GPUs that are idle."""
+    if not _ABANDONED:
+        return
     for entry in [entry for entry in _ABANDONED if entry[0] in indexes]:
         _ABANDONED.remove(entry)
         _free(*entry)

@@ -7,6 +7,8 @@ A query writes its request, drives the kernels and reads their outcome. The kern
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -50,14 +52,14 @@ def run_program(
     chosen_by: Hashable,
     choose: Callable[[], WorklistOptions],
     destination: Destination,
-    take: Callable[[WorklistCounts], None],
+    take: Callable[[RunEnd], None],
     poll: ProgressPoll | None,
 ) -> WorklistOptions:
     """Run a vertex program, copy the results to their destination, and return the options of its plan.
 
     :param chosen_by: what the choice of options depends on besides program and placement
     :param choose: returns the options of a new plan
-    :param take: called with the counts while the results are on their way; may raise to do without these
+    :param take: called while the results are on their way; may raise to do without these
     """
     compile_s: list[float] = []
     with placement.held():
@@ -66,11 +68,46 @@ def run_program(
         )
         results = plan.results_for(destination, parts[0].limit[0])
         kernel_s = plan.run(parts, poll, results.start)
-        counts = plan.counts()
-        counts.compile_s, counts.kernel_s = sum(compile_s), kernel_s
-        take(counts)
-        results.finish(destination, plan.limit())
+        take(plan.end(kernel_s, sum(compile_s)))
+        results.finish(destination, plan.last_limit[0])
         return plan.options
+
+
+@dataclass
+class RunEnd:
+    """What is known when kernels have ended.
+
+    :param overflows: True if a message did not fit the program's dtype
+    :param kernel_s: seconds that kernels ran
+    :param compile_s: seconds that loading them took
+    :param counts: returns the counts of all devices
+    """
+
+    overflows: bool
+    kernel_s: float
+    compile_s: float
+    counts: Callable[[], WorklistCounts]
+
+
+def _counts(outcomes: Array, item_bytes: int, next_hops: Any) -> WorklistCounts:
+    """Return the counts of a run.
+
+    :param outcomes: of its last launch, by device
+    :param next_hops: as of :func:`per_link`; None if no device relays
+    """
+    sent = outcomes["sent"][:, : len(outcomes)]
+    return WorklistCounts(
+        processed_items=outcomes["processed"],
+        useless_items=outcomes["useless"],
+        arcs_relaxed=outcomes["arcs"],
+        threshold_changes=outcomes["threshold_changes"],
+        received_items=outcomes["received"],
+        filtered_items=outcomes["filtered"],
+        sent_items=sent if next_hops is None else per_link(sent, next_hops),
+        rounds=outcomes["rounds"],
+        busy_share=_busy_share(outcomes),
+        item_bytes=item_bytes,
+    )
 
 
 def _busy_share(controls: Array) -> Array:
@@ -87,9 +124,6 @@ class ProgramPlan(SlicedRun):
 
     :param compile_s: gets the seconds that loading took
     """
-
-    control_dtype = OUTCOME
-    says_ended = True
 
     def __init__(
         self,
@@ -121,7 +155,8 @@ class ProgramPlan(SlicedRun):
         self._is_valid = False
         used = OUTCOME.itemsize * len(placement.parts)
         self._outcome_memory = _pinned(used)
-        self._outcomes = self._outcome_memory.array(np.uint8)[:used].view(OUTCOME)
+        outcomes = self._outcome_memory.array(np.uint8)[:used].view(OUTCOME)
+        self.outcomes = [outcomes[device : device + 1] for device in range(len(outcomes))]
         self._request_memory = _pinned(0)
         self._request_words = self._request_memory.array(np.int64)
         try:
@@ -340,10 +375,6 @@ class ProgramPlan(SlicedRun):
         self._slice_ns[:] = nanoseconds(slice_s)
         self._begins[:] = is_first
 
-    def controls(self) -> Array:
-        """Return the outcomes of the latest launch, by device; the next launch replaces them."""
-        return self._outcomes
-
     def progress(self, controls: Array) -> Progress:
         """Return processed items, the threshold, and the shares of time that devices waited."""
         progress = Progress(int(controls["processed"].sum()))
@@ -373,27 +404,21 @@ class ProgramPlan(SlicedRun):
         results.begin()
         return results
 
-    def limit(self) -> Any:
-        """Return the limit of the latest run, on which all devices agree at the last meeting."""
-        return self._outcomes["limit"][:1].copy().view(self.program.value_dtype)[0]
+    @cached_property
+    def last_limit(self) -> memoryview:
+        """The limit of the latest run, its first item: all devices agree on it at the last meeting."""
+        return self.outcomes[0]["limit"].view(self.program.value_dtype).data
 
-    def counts(self) -> WorklistCounts:
-        """Return the counts of the latest run."""
-        outcomes = self._outcomes.copy()
-        sent = outcomes["sent"][:, : len(outcomes)]
-        return WorklistCounts(
-            processed_items=outcomes["processed"],
-            useless_items=outcomes["useless"],
-            arcs_relaxed=outcomes["arcs"],
-            threshold_changes=outcomes["threshold_changes"],
-            received_items=outcomes["received"],
-            filtered_items=outcomes["filtered"],
-            sent_items=per_link(sent, self._next_hops) if self._relays else sent,
-            rounds=outcomes["rounds"],
-            value_overflow=bool(outcomes["overflow"].any()),
-            busy_share=_busy_share(outcomes),
-            item_bytes=self.item_bytes,
-        )
+    def end(self, kernel_s: float, compile_s: float) -> RunEnd:
+        """Return the end of the latest run."""
+        overflows = any(word[0] for word in self._overflows)
+        next_hops = self._next_hops if self._relays else None
+        count = partial(_counts, self.controls(), self.item_bytes, next_hops)
+        return RunEnd(overflows, kernel_s, compile_s, count)
+
+    @cached_property
+    def _overflows(self) -> list[memoryview]:
+        return [outcome["overflow"].data for outcome in self.outcomes]
 
     def close(self) -> None:
         """Release the plan's memory."""

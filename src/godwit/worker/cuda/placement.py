@@ -7,8 +7,8 @@ state, since queries take turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import count
@@ -27,7 +27,7 @@ from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
 from godwit.runtime.cuda.copies import upload
 from godwit.runtime.cuda.delivery import Delivery
-from godwit.runtime.cuda.devices import gpu_index, held_gpus
+from godwit.runtime.cuda.devices import GpuLocks, HeldGpus, gpu_index, held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer, HeldArray, PinnedBuffer
 from godwit.runtime.protocol import Device
@@ -194,6 +194,30 @@ class _KeptPlan:
     used: int
 
 
+class _HeldEndpoints(HeldGpus):
+    """Block that holds the GPUs of endpoints, in whose streams no work outlasts it."""
+
+    __slots__ = ("_endpoints",)
+
+    def __init__(self, endpoints: GpuEndpoints[Any]) -> None:
+        super().__init__(endpoints.gpu_locks)
+        self._endpoints = endpoints
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        if self._endpoints.closed:
+            self._release()
+            raise ClosedContextError(CLOSED)
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            for part in self._endpoints.parts:
+                with suppress(DeviceError):  # it was raised where the work was waited for
+                    part.stream.synchronize()
+        finally:
+            self._release()
+
+
 class GpuEndpoints(Generic[Part]):
     """Endpoints on GPUs, of which several may share one, their memory, and plans, until :meth:`close`.
 
@@ -208,6 +232,7 @@ class GpuEndpoints(Generic[Part]):
         self.version = 0
         self._plans: dict[Hashable, _KeptPlan] = {}
         self._uses = count()
+        self.gpu_locks = GpuLocks(self.indexes)
         if len(devices) > MAXIMAL_DEVICES:
             raise InputError(f"at most {MAXIMAL_DEVICES} endpoints can run, got {len(devices)}")
         self.parts: list[Part] = []
@@ -225,20 +250,12 @@ class GpuEndpoints(Generic[Part]):
         first, second = self.indexes[here], self.indexes[there]
         return driver.can_access_peer(first, second) and driver.can_access_peer(second, first)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the GPUs exclusively; no work in the streams outlasts the block.
+    def held(self) -> HeldGpus:
+        """Return a block that holds the GPUs exclusively; no work in the streams outlasts it.
 
-        :raises ClosedContextError: this is closed
+        :raises ClosedContextError: when it begins: this is closed
         """
-        with held_gpus(self.indexes):
-            if self.closed:
-                raise ClosedContextError(CLOSED)
-            try:
-                yield
-            finally:
-                with suppress(DeviceError):  # it was raised where the work was waited for
-                    synchronize(self.parts)
+        return _HeldEndpoints(self)
 
     def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return a plan that is kept between queries. The caller holds the GPUs.

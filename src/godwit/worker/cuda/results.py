@@ -106,11 +106,12 @@ class ProgramResults:
     def finish(self, destination: Destination, limit: Any) -> None:
         """Wait for the arrays, and give them to the destination.
 
-        :param limit: of the run, as it ended
+        :param limit: of the run, as it ended: a number
         """
         begin = perf_counter()
         values = self._values
         if limit != self.limit:
+            limit = self._program.value_dtype.type(limit)
             synchronize(self._placement.parts)  # what was started is of no use
             values.discard()  # before there is another: this object is kept for later runs
             values = self._new_values(destination, limit).begin()

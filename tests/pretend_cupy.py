@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import types
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,11 @@ def cupy_module(machine: Any) -> Any:
     """What the library uses of CuPy, on pretended GPUs."""
 
     class Local(threading.local):
-        """Of a thread, the current stream on each GPU."""
+        """Of a thread, the current stream on each GPU, and those of the blocks that it is in."""
 
         def __init__(self) -> None:
             self.streams: dict[int, Any] = {}
+            self.blocks: dict[int, list[Any]] = defaultdict(list)
 
     local = Local()
 
@@ -89,7 +91,8 @@ def cupy_module(machine: Any) -> Any:
             self.ptr = machine.new_stream(machine.current) if ptr is None else ptr
 
         def __enter__(self) -> Stream:
-            self._index, self._before = gpu(), get_current_stream()
+            self._index = gpu()
+            local.blocks[self._index].append(self)
             local.streams[self._index] = self
             return self
 
@@ -97,7 +100,10 @@ def cupy_module(machine: Any) -> Any:
             local.streams[gpu()] = self
 
         def __exit__(self, *_: object) -> None:
-            local.streams[self._index] = self._before
+            """Return to the stream of the block around this one, as CuPy: not to one set by ``use``."""
+            blocks = local.blocks[self._index]
+            blocks.pop()
+            local.streams[self._index] = blocks[-1] if blocks else Stream.null
 
         def __del__(self) -> None:
             if self.ptr:

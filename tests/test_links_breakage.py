@@ -9,7 +9,8 @@ import gc
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -849,10 +850,16 @@ def test_the_end_as_the_body_ends_is_no_cause(monkeypatch: pytest.MonkeyPatch) -
 def test_a_worker_is_in_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    monkeypatch.setattr(HostSpace, "enter_thread", lambda space: seen.append("in"))
+    @contextmanager
+    def block(_: HostSpace) -> Iterator[None]:
+        seen.append("in")
+        yield
+        seen.append("out")
+
+    monkeypatch.setattr(HostSpace, "entered_thread", block)
     with gw.Context(["cpu:0"]) as context, context.workers() as workers:
         workers.start(context.endpoints[0], lambda: seen.append("works"))
-    assert seen == ["in", "works"]
+    assert seen == ["in", "works", "out"]
 
 
 def test_a_worker_that_starts_after_the_one_before() -> None:

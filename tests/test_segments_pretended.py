@@ -194,6 +194,23 @@ def test_what_a_users_thread_puts_into_cupys_stream_is_waited_for() -> None:
         assert [segment.array.tolist() for segment in link] == [[5] * 8]
 
 
+def test_a_worker_returns_to_the_endpoints_stream_after_a_block_of_another() -> None:
+    """What it does then would not wait for the segments that it takes, if it were in the null stream."""
+    with pretended_gpus(PEERS), gw.Context(["cuda:0", "cuda:1"]) as context:
+        found: list[bool] = []
+
+        def work(endpoint: gw.Endpoint) -> None:
+            found.append(endpoint.space.is_current())
+            with endpoint.space.entered():
+                found.append(endpoint.space.is_current())
+            found.append(endpoint.space.is_current())
+
+        for _ in range(3):
+            with context.workers() as workers:
+                workers.each(context.endpoints, work)
+        assert found == [True] * 18
+
+
 @pytest.mark.parametrize("sender", ENDS)
 @pytest.mark.parametrize("is_null", [True, False], ids=["null stream", "stream"])
 @pytest.mark.parametrize("is_worker", [True, False], ids=["worker", "body"])

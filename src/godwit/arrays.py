@@ -8,7 +8,8 @@ once, by their own library if it can, else by CuPy.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,18 +135,28 @@ def _cupy(why: str) -> Any:
     return cupy
 
 
+@contextmanager
+def _on_gpu(index: int) -> Iterator[None]:
+    """Make a GPU CuPy's current one for the block.
+
+    If another one was current, the block ends when the work in the GPU's current stream is done: what the
+    caller starts on the other one would not wait for it.
+    """
+    import cupy
+
+    is_current = cupy.cuda.runtime.getDevice() == index
+    with cupy.cuda.Device(index):
+        yield
+        if not is_current:
+            cupy.cuda.get_current_stream().synchronize()
+
+
 def computed_in_place(array: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function computes of an array, on the host or on the GPU where it lies."""
     if isinstance(array, np.ndarray):
         return function(array)
-    import cupy
-
-    is_current = cupy.cuda.runtime.getDevice() == array.device.id
-    with array.device:
-        computed = function(array)
-        if not is_current:  # what the caller starts on the current GPU would not wait for this one
-            cupy.cuda.get_current_stream().synchronize()
-        return computed
+    with _on_gpu(array.device.id):
+        return function(array)
 
 
 @dataclass(frozen=True)
@@ -188,7 +199,7 @@ class ResultLocation:
         import cupy
 
         try:
-            with cupy.cuda.Device(self.gpu):
+            with _on_gpu(self.gpu):  # a copy from memory of the host may return before it is done
                 return cupy.asarray(array)
         except (RuntimeError, MemoryError) as error:
             raise DeviceError(

@@ -162,8 +162,9 @@ class HostSpace:
         """Return a context manager that does nothing."""
         return nullcontext()
 
-    def enter_thread(self) -> None:
-        """Do nothing."""
+    def entered_thread(self) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing."""
+        return nullcontext()
 
     def close(self) -> None:
         """Drop the kept memory."""

@@ -199,8 +199,8 @@ class Workers:
         name = getattr(function, "__name__", "worker")
         try:
             self._context.cancel_scope.check()
-            endpoint.space.enter_thread()
             with (
+                endpoint.space.entered_thread(),
                 self._context.recording(),
                 stoppable(self._context.cancel_scope.control),
                 nullcontext() if trace is None else trace.span(endpoint.name, "worker", name),

@@ -163,8 +163,11 @@ class Space(Protocol):
     def entered(self) -> AbstractContextManager[None]:
         """Return a context manager that makes the endpoint's GPU and stream CuPy's current ones."""
 
-    def enter_thread(self) -> None:
-        """Do so for good in the calling thread, which runs workers of this endpoint's GPU alone."""
+    def entered_thread(self) -> AbstractContextManager[Any]:
+        """Do so in the calling thread, for the block that is returned; the GPU stays current after it.
+
+        The thread runs workers of this GPU alone.
+        """
 
     def close(self) -> None:
         """Free all memory; nothing may be using it. A second call has no effect."""

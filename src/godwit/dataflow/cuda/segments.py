@@ -153,10 +153,15 @@ class GpuSpace(_Pooled):
         """Return a context manager that makes the GPU and the stream CuPy's current ones."""
         return gpu_arrays.entered(self.index, self.stream)
 
-    def enter_thread(self) -> None:
-        """Do so for good in the calling thread, which runs workers of this GPU alone."""
+    def entered_thread(self) -> AbstractContextManager[Any]:
+        """Make the GPU current in the calling thread, for good, as it runs workers of this GPU alone.
+
+        In the block that is returned, the stream is CuPy's current one. It is a block, not
+        ``stream.use()``: after a block of another stream, CuPy returns to the stream of the block around it.
+        """
         driver.use(self.index)
-        self.stream.use()
+        block: AbstractContextManager[Any] = self.stream
+        return block
 
     def close(self) -> None:
         """Free all memory. A second call has no effect."""
@@ -221,8 +226,9 @@ class PinnedSpace(_Pooled):
         """Return a context manager that does nothing."""
         return nullcontext()
 
-    def enter_thread(self) -> None:
-        """Do nothing."""
+    def entered_thread(self) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing."""
+        return nullcontext()
 
     def close(self) -> None:
         """Free all memory. A second call has no effect."""

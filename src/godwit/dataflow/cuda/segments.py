@@ -157,7 +157,7 @@ class GpuSpace(_Pooled):
         """Make the GPU current in the calling thread, for good, as it runs workers of this GPU alone.
 
         In the block that is returned, the stream is CuPy's current one. It is a block, not
-        ``stream.use()``: after a block of another stream, CuPy returns to the stream of the block around it.
+        ``stream.use()``: after a block of another stream, CuPy returns to that of the block around it.
         """
         driver.use(self.index)
         block: AbstractContextManager[Any] = self.stream

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import ResultLocation
+from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
@@ -179,7 +179,7 @@ def bfs_on_gpus(
         if not plan.last_state[Word.IS_DEEP]:
             depth, seconds["gather"] = depths.gather()
             if plan.alone is not None:
-                depth[plan.alone] = 0
+                set_items(depth, plan.alone, 0)
     return depth, seconds
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
 from godwit.algorithms.sssp.stages import UNREACHED, first_width
-from godwit.arrays import ResultLocation
+from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
@@ -183,7 +183,7 @@ def search_on_gpus(
         if not words[Word.GAVE_UP]:
             distance, seconds["gather"] = distances.gather()
             if plan.alone is not None:
-                distance[plan.alone] = 0
+                set_items(distance, plan.alone, 0)
     return distance, seconds
 
 

@@ -175,11 +175,12 @@ def bfs_on_gpus(
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
         statistics.count_later(partial(_count, plan.controls(), sum(plan.queue_rooms)))
-        depth = None
-        if not plan.last_state[Word.IS_DEEP]:
-            depth, seconds["gather"] = depths.gather()
-            if plan.alone is not None:
-                set_items(depth, plan.alone, 0)
+        if plan.last_state[Word.IS_DEEP]:
+            depths.drop()  # the plan may not be asked again, and keeps it
+            return None, seconds
+        depth, seconds["gather"] = depths.gather()
+        if plan.alone is not None:
+            set_items(depth, plan.alone, 0)
     return depth, seconds
 
 

@@ -177,13 +177,14 @@ def search_on_gpus(
         plan.arrays.cleared.add(plan.dtype_name)
         words = plan.last_state
         statistics.count_later(partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED))
-        if words[Word.OVERFLOWS]:
-            raise ValueOverflowError(f"a distance does not fit {plan.dtype_name}")
-        distance = None
-        if not words[Word.GAVE_UP]:
-            distance, seconds["gather"] = distances.gather()
-            if plan.alone is not None:
-                set_items(distance, plan.alone, 0)
+        if words[Word.OVERFLOWS] or words[Word.GAVE_UP]:
+            distances.drop()  # the plan may not be asked again, and keeps it
+            if words[Word.OVERFLOWS]:
+                raise ValueOverflowError(f"a distance does not fit {plan.dtype_name}")
+            return None, seconds
+        distance, seconds["gather"] = distances.gather()
+        if plan.alone is not None:
+            set_items(distance, plan.alone, 0)
     return distance, seconds
 
 

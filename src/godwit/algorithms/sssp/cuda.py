@@ -173,7 +173,10 @@ def search_on_gpus(
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
         plan.ask(sources, limit)
         distances = plan.values_at(location, lambda: plan.distances(location))
-        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
+        # Of several GPUs one joins all distances where it has its copies, so not between two slices: what
+        # it has sent last lies in these until owners take it.
+        behind = distances.start if len(placement.parts) == 1 else None
+        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=behind)
         plan.arrays.cleared.add(plan.dtype_name)
         words = plan.last_state
         statistics.count_later(partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED))

@@ -1349,3 +1349,37 @@ def test_a_router_behind_a_reduction_ends_when_all_of_it_has() -> None:
 def test_kernels_are_sized_for_gpus() -> None:
     with pytest.raises(InputError, match="kernels are sized for GPUs, got cpu:0"):
         gw.kernel_sizing(32, "cpu:0")
+
+
+def test_a_buffer_that_is_freed_while_another_thread_claims_is_filled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who claims has taken the only offer out of the queue, and has counted the free buffers already."""
+    claim = Offer.claim
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        here, there = context.endpoints
+        link = gw.Link(here, there, packet_bytes=8, buffers=2, copies=True)
+        link.send(np.arange(4))
+        first, second = link.receive().wait(LONG_S), link.receive().wait(LONG_S)
+        third, fourth = link.receive(), link.receive()
+
+        def claim_slowly(offer: Offer, most: int) -> list[Segment]:
+            monkeypatch.undo()
+            other = threading.Thread(target=second.release)
+            other.start()
+            other.join(LONG_S)
+            return claim(offer, most)
+
+        monkeypatch.setattr(Offer, "claim", claim_slowly)
+        first.release()
+        rows = [pending.wait(1).array.tolist() for pending in (third, fourth)]
+        assert rows == [[2], [3]]
+
+
+def test_a_segment_whose_array_nobody_has_seen_is_refused_after_the_context() -> None:
+    with gw.Context(["cpu:0", "cpu:1"]) as context:
+        link = gw.Link(*context.endpoints, copies=True)
+        link.send(np.arange(4))
+        segment = link.receive().wait(LONG_S)
+    with pytest.raises(ClosedContextError, match="segment"):
+        segment.array  # noqa: B018

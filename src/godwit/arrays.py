@@ -159,6 +159,19 @@ def computed_in_place(array: Any, function: Callable[[Any], Any]) -> Any:
         return function(array)
 
 
+def set_items(array: Any, indexes: Array, value: Any) -> None:
+    """Set items of an array on the host, or on the GPU where it lies, before this returns."""
+    if isinstance(array, np.ndarray):
+        array[indexes] = value
+        return
+    import cupy
+
+    with array.device:
+        array[indexes] = value
+        # The caller's current GPU, whose work would not wait for it, may be another one.
+        cupy.cuda.get_current_stream().synchronize()
+
+
 @dataclass(frozen=True)
 class ResultLocation:
     """Memory that the arrays of a result live in.

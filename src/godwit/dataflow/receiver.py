@@ -33,7 +33,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from godwit.dataflow.future import CancelScope, Future, TimeLimit
-from godwit.errors import DeadWorkerError, EndOfLink, InputError
+from godwit.errors import ClosedContextError, DeadWorkerError, EndOfLink, InputError
 from godwit.runtime.memory import Block, Event, Lane, Space, latest
 
 if TYPE_CHECKING:
@@ -267,22 +267,31 @@ class Stretch:
     :param nbytes: of all of them
     """
 
-    __slots__ = ("_block", "_nbytes", "_space")
+    __slots__ = ("_block", "_is_closed", "_nbytes", "_space")
 
     def __init__(self, space: Space, nbytes: int) -> None:
         self._space = space
         self._nbytes = nbytes
         self._block: Block | None = None
+        self._is_closed = False
 
     def allocate(self) -> Block:
-        """Return the memory, which is allocated at the first call."""
+        """Return the memory, which is allocated at the first call.
+
+        :raises ClosedContextError: it has been freed
+        """
         block = self._block
         if block is None:
+            if self._is_closed:  # new memory would not have what was received
+                raise ClosedContextError(
+                    "the context of this segment is closed: read segments before that"
+                )
             self._block = block = self._space.allocate(self._nbytes)
         return block
 
     def close(self) -> None:
         """Free the memory. A second call has no effect."""
+        self._is_closed = True
         block, self._block = self._block, None
         if block is not None:
             block.free()
@@ -393,7 +402,10 @@ class Slot:
             trace.add(receiver.where, receiver.name, name, *times, bytes=self.taken_bytes)
         self.segment, self.read, self.recorded = None, (), recorded
         receiver._free.append(self)
-        if (receiver._offers or receiver._ended) and not receiver.may_wait():
+        # Who claims may have taken the only offer out of the queue for a moment, and counted the free
+        # buffers before. This is asked first: who begins to claim later counts this buffer.
+        is_claiming = receiver._matching.locked()
+        if (is_claiming or receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
 
     def wait(self) -> None:
@@ -456,9 +468,8 @@ class Receiver:
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
-        self._users_lock = (
-            threading.RLock()
-        )  # of all slots: a release waits for no copy that is started
+        # Of all slots: a release waits for no copy that is started.
+        self._users_lock = threading.RLock()
         self._matching = threading.Lock()
         self._again = False
         self.neighbours = 1

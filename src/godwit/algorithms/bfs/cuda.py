@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.arrays import ResultLocation
+from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
@@ -175,11 +175,12 @@ def bfs_on_gpus(
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
         statistics.count_later(partial(_count, plan.controls(), sum(plan.queue_rooms)))
-        depth = None
-        if not plan.last_state[Word.IS_DEEP]:
-            depth, seconds["gather"] = depths.gather()
-            if plan.alone is not None:
-                depth[plan.alone] = 0
+        if plan.last_state[Word.IS_DEEP]:
+            depths.drop()  # the plan may not be asked again, and keeps it
+            return None, seconds
+        depth, seconds["gather"] = depths.gather()
+        if plan.alone is not None:
+            set_items(depth, plan.alone, 0)
     return depth, seconds
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
 from godwit.algorithms.sssp.stages import UNREACHED, first_width
-from godwit.arrays import ResultLocation
+from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
@@ -173,17 +173,21 @@ def search_on_gpus(
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
         plan.ask(sources, limit)
         distances = plan.values_at(location, lambda: plan.distances(location))
-        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
+        # Of several GPUs one joins all distances where it has its copies, so not between two slices: what
+        # it has sent last lies in these until owners take it.
+        behind = distances.start if len(placement.parts) == 1 else None
+        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=behind)
         plan.arrays.cleared.add(plan.dtype_name)
         words = plan.last_state
         statistics.count_later(partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED))
-        if words[Word.OVERFLOWS]:
-            raise ValueOverflowError(f"a distance does not fit {plan.dtype_name}")
-        distance = None
-        if not words[Word.GAVE_UP]:
-            distance, seconds["gather"] = distances.gather()
-            if plan.alone is not None:
-                distance[plan.alone] = 0
+        if words[Word.OVERFLOWS] or words[Word.GAVE_UP]:
+            distances.drop()  # the plan may not be asked again, and keeps it
+            if words[Word.OVERFLOWS]:
+                raise ValueOverflowError(f"a distance does not fit {plan.dtype_name}")
+            return None, seconds
+        distance, seconds["gather"] = distances.gather()
+        if plan.alone is not None:
+            set_items(distance, plan.alone, 0)
     return distance, seconds
 
 

@@ -430,6 +430,12 @@ class Arrival:
         while self._scratch:
             self._scratch.pop().keep()
 
+    def drop(self) -> None:
+        """Free an array that is not wanted any more, when what was started is done."""
+        if self._is_started:
+            self._delivery.synchronize(self._pieces)
+        self.discard()
+
     def _lay_out(self, gpu: int) -> None:
         """Choose what each GPU writes, and where, and load what it needs."""
         delivery, conversion = self._delivery, self._conversion

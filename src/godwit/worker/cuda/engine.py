@@ -68,7 +68,11 @@ def run_program(
         )
         results = plan.results_for(destination, parts[0].limit[0])
         kernel_s = plan.run(parts, poll, results.start)
-        take(plan.end(kernel_s, sum(compile_s)))
+        try:
+            take(plan.end(kernel_s, sum(compile_s)))
+        except BaseException:
+            results.drop()
+            raise
         results.finish(destination, plan.last_limit[0])
         return plan.options
 

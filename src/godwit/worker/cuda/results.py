@@ -103,6 +103,12 @@ class ProgramResults:
         if self._fields is not None:
             self._fields.start()
 
+    def drop(self) -> None:
+        """Free arrays that are not wanted any more, when what was started is done."""
+        for arrays in (self._values, self._fields):
+            if arrays is not None:
+                arrays.drop()
+
     def finish(self, destination: Destination, limit: Any) -> None:
         """Wait for the arrays, and give them to the destination.
 

@@ -1372,7 +1372,7 @@ def test_a_buffer_that_is_freed_while_another_thread_claims_is_filled(
 
         monkeypatch.setattr(Offer, "claim", claim_slowly)
         first.release()
-        rows = [pending.wait(1).array.tolist() for pending in (third, fourth)]
+        rows = [pending.wait(LONG_S).array.tolist() for pending in (third, fourth)]
         assert rows == [[2], [3]]
 
 

@@ -160,16 +160,12 @@ def computed_in_place(array: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def set_items(array: Any, indexes: Array, value: Any) -> None:
-    """Set items of an array on the host, or on the GPU where it lies, before this returns."""
+    """Set items of an array on the host, or on the GPU where it lies."""
     if isinstance(array, np.ndarray):
         array[indexes] = value
         return
-    import cupy
-
-    with array.device:
+    with _on_gpu(array.device.id):
         array[indexes] = value
-        # The caller's current GPU, whose work would not wait for it, may be another one.
-        cupy.cuda.get_current_stream().synchronize()
 
 
 @dataclass(frozen=True)

@@ -386,6 +386,30 @@ def check_checkpoints(folder: Path) -> None:
             if is_first:
                 ranks.update(whole.rank.tobytes())
     with processes.place(graphs[0]) as placed:
+        apart = {"checkpoint": folder / f"of process {rank}", "tolerance": 1e-12}
+        gw.pagerank(placed, max_iterations=4, checkpoint_s=0, **apart)
+        alone = gw.pagerank(placed, max_iterations=6, **apart)  # each reads its own file
+        expected = gw.pagerank(placed, max_iterations=6, tolerance=1e-12)
+        np.testing.assert_array_equal(alone.rank, expected.rank)
+        expect(
+            errors.InputError,
+            "iteration 4",
+            lambda: gw.pagerank(placed, max_iterations=3, **apart),
+        )
+        if processes.count > 1:
+            part_only = {"checkpoint": folder / "first only" if is_first else None}
+            expect(errors.ProcessError, "different", lambda: gw.pagerank(placed, **part_only))
+            expect(
+                errors.ProcessError,
+                "different",
+                lambda: gw.pagerank(placed, personalization={rank: 1.0}),
+            )
+        if is_first:
+            (folder / "foreign").mkdir()
+            (folder / "foreign" / "checkpoint.json").write_text("[]")
+        processes.share(None)
+        foreign = {"checkpoint": folder / "foreign"}
+        expect(errors.FormatError, "not the state", lambda: gw.pagerank(placed, **foreign))
         kept = {"checkpoint": folder / "whole 0", "tolerance": 1e-12}
         expect(errors.InputError, "damping 0.85", lambda: gw.pagerank(placed, 0.8, **kept))
         expect(

@@ -69,9 +69,11 @@ class Checkpoint:
             raise FileError(f"cannot use {folder}: {error.strerror or error}") from error
         except ValueError as error:
             raise FormatError(self._folder / _STATE, f"it is damaged: {error}") from error
+        if state is not None and not _is_state(state):
+            raise FormatError(self._folder / _STATE, "it is not the state of a run of Godwit's")
         self._state: dict[str, Any] | None = self._processes.share(state)[0]
         if self._state is not None:
-            self._compare(self._state.get("arguments", {}))
+            self._compare(self._state["arguments"])
 
     @property
     def is_due(self) -> bool:
@@ -89,9 +91,7 @@ class Checkpoint:
         own = self._graph.vertices
         name = self._part(step, processes.rank, processes.count)
         with replacing(self._folder / name) as file:
-            np.savez(
-                file, allow_pickle=False, vertices=np.array([own.start, own.stop]), **dict(arrays)
-            )
+            np.savez(file, vertices=np.array([own.start, own.stop]), **dict(arrays))
         processes.meet()
         if processes.rank == 0:
             state = {
@@ -122,10 +122,11 @@ class Checkpoint:
         step, bounds = int(state["step"]), np.array(state["bounds"], np.int64)
         own = self._graph.vertices
         pieces: dict[str, list[Array]] = {}
-        for part in range(len(bounds) - 1):
-            first, end = max(own.start, int(bounds[part])), min(own.stop, int(bounds[part + 1]))
-            if first >= end and part:  # the first part says the dtypes
-                continue
+        begins, ends = np.maximum(own.start, bounds[:-1]), np.minimum(own.stop, bounds[1:])
+        needed = np.flatnonzero(begins < ends).tolist()
+        # A process without vertices reads dtypes, from the part that it has written if it has.
+        for part in needed or [min(self._processes.rank, len(bounds) - 2)]:
+            first, end = int(begins[part]), int(ends[part])
             path = self._folder / self._part(step, part, len(bounds) - 1)
             try:
                 with np.load(path) as arrays:
@@ -156,6 +157,12 @@ class Checkpoint:
                     f"{self._folder} has the state of a run with {name} {shown(saved.get(name))}, and "
                     f"this one has {shown(value)}: name another folder, or remove this one"
                 )
+
+
+def _is_state(found: Any) -> bool:
+    """Return True if a JSON document has what :meth:`Checkpoint.save` writes."""
+    keys = {"arguments", "step", "numbers", "bounds"}
+    return isinstance(found, dict) and keys <= found.keys() and isinstance(found["arguments"], dict)
 
 
 def _described(graph: DistributedGraph, *, weighted: bool) -> dict[str, Any]:

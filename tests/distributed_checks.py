@@ -629,6 +629,7 @@ def check_program_errors(folder: Path | None = None) -> None:
     mine = gw.VertexProgram("mine", lambda value: value + rank, "min")
     if processes.count > 1:
         expect(errors.ProcessError, "constants", lambda: gw.run(mine, cycle, {0: 0}))
+        expect(errors.ProcessError, "same vertices", lambda: gw.run(LABELS, cycle, {rank: 0}))
     expect(errors.InputError, "vertex of start 777", lambda: gw.run(LABELS, cycle, {777: 0}))
     expect(errors.InputError, "target 777", lambda: gw.run(LABELS, cycle, target=777))
     expect(errors.InputError, "shape", lambda: gw.run(LABELS, cycle, np.zeros(7, np.int32)))

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -92,6 +92,7 @@ class Checkpoint:
         name = self._part(step, processes.rank, processes.count)
         with replacing(self._folder / name) as file:
             np.savez(file, vertices=np.array([own.start, own.stop]), **dict(arrays))
+            _store(file)
         processes.meet()
         if processes.rank == 0:
             state = {
@@ -102,6 +103,7 @@ class Checkpoint:
             }
             with replacing(self._folder / _STATE) as file:
                 file.write(json.dumps(state, indent=1).encode())
+                _store(file)
         processes.meet()
         kept = self._part(step, 0, processes.count).split(".part")[0]
         for old in self._folder.glob("step-*.part-*.npz"):
@@ -157,6 +159,12 @@ class Checkpoint:
                     f"{self._folder} has the state of a run with {name} {shown(saved.get(name))}, and "
                     f"this one has {shown(value)}: name another folder, or remove this one"
                 )
+
+
+def _store(file: BinaryIO) -> None:
+    """Have a file on the disk before another one names it, or replaces it: a machine may go down, too."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _is_state(found: Any) -> bool:

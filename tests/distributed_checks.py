@@ -491,6 +491,22 @@ def check_errors(folder: Path) -> None:
 
     expect(ZeroDivisionError, f"process {last} of {processes.count}", fail_in_last)
 
+    def compute_unless_last() -> int:
+        number = int(processes.meet(1).sum())
+        if rank == last and not kept:
+            raise ZeroDivisionError("of one process")
+        return number
+
+    def keep() -> None:
+        with processes.running("test"):
+            kept.append(graph.cached("number", compute_unless_last))
+
+    kept: list[int] = []
+    expect(ZeroDivisionError, "", keep)
+    kept.append(0)
+    keep()  # all compute it again
+    assert kept[1:] == [processes.count]
+
     def lack_memory_in_last() -> None:
         with processes.running("test"):
             processes.meet(1)

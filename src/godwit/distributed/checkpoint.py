@@ -90,8 +90,9 @@ class Checkpoint:
         processes = self._processes
         own = self._graph.vertices
         name = self._part(step, processes.rank, processes.count)
+        content: dict[str, Any] = {"vertices": np.array([own.start, own.stop]), **arrays}
         with replacing(self._folder / name) as file:
-            np.savez(file, vertices=np.array([own.start, own.stop]), **dict(arrays))
+            np.savez(file, **content)
             _store(file)
         processes.meet()
         if processes.rank == 0:

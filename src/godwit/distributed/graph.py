@@ -116,9 +116,14 @@ class DistributedGraph(OnProcesses):
         return self._in_rows
 
     def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return the value kept under ``key``, computed on first use by all processes alike."""
+        """Return the value kept under ``key``, computed on first use by all processes alike.
+
+        All keep it, or none if it fails in one: the others would not meet one that computes it again.
+        """
         if key not in self._cache:
-            self._cache[key] = compute()
+            made = compute()
+            self.processes.meet()
+            self._cache[key] = made
         return self._cache[key]
 
     def targets_in_graph(self) -> Array:

@@ -386,6 +386,30 @@ def check_checkpoints(folder: Path) -> None:
             if is_first:
                 ranks.update(whole.rank.tobytes())
     with processes.place(graphs[0]) as placed:
+        apart = {"checkpoint": folder / f"of process {rank}", "tolerance": 1e-12}
+        gw.pagerank(placed, max_iterations=4, checkpoint_s=0, **apart)
+        alone = gw.pagerank(placed, max_iterations=6, **apart)  # each reads its own file
+        expected = gw.pagerank(placed, max_iterations=6, tolerance=1e-12)
+        np.testing.assert_array_equal(alone.rank, expected.rank)
+        expect(
+            errors.InputError,
+            "iteration 4",
+            lambda: gw.pagerank(placed, max_iterations=3, **apart),
+        )
+        if processes.count > 1:
+            part_only = {"checkpoint": folder / "first only" if is_first else None}
+            expect(errors.ProcessError, "different", lambda: gw.pagerank(placed, **part_only))
+            expect(
+                errors.ProcessError,
+                "different",
+                lambda: gw.pagerank(placed, personalization={rank: 1.0}),
+            )
+        if is_first:
+            (folder / "foreign").mkdir()
+            (folder / "foreign" / "checkpoint.json").write_text("[]")
+        processes.share(None)
+        foreign = {"checkpoint": folder / "foreign"}
+        expect(errors.FormatError, "not the state", lambda: gw.pagerank(placed, **foreign))
         kept = {"checkpoint": folder / "whole 0", "tolerance": 1e-12}
         expect(errors.InputError, "damping 0.85", lambda: gw.pagerank(placed, 0.8, **kept))
         expect(
@@ -466,6 +490,22 @@ def check_errors(folder: Path) -> None:
             processes.meet(2)
 
     expect(ZeroDivisionError, f"process {last} of {processes.count}", fail_in_last)
+
+    def compute_unless_last() -> int:
+        number = int(processes.meet(1).sum())
+        if rank == last and not kept:
+            raise ZeroDivisionError("of one process")
+        return number
+
+    def keep() -> None:
+        with processes.running("test"):
+            kept.append(graph.cached("number", compute_unless_last))
+
+    kept: list[int] = []
+    expect(ZeroDivisionError, "", keep)
+    kept.append(0)
+    keep()  # all compute it again
+    assert kept[1:] == [processes.count]
 
     def lack_memory_in_last() -> None:
         with processes.running("test"):
@@ -605,6 +645,7 @@ def check_program_errors(folder: Path | None = None) -> None:
     mine = gw.VertexProgram("mine", lambda value: value + rank, "min")
     if processes.count > 1:
         expect(errors.ProcessError, "constants", lambda: gw.run(mine, cycle, {0: 0}))
+        expect(errors.ProcessError, "same vertices", lambda: gw.run(LABELS, cycle, {rank: 0}))
     expect(errors.InputError, "vertex of start 777", lambda: gw.run(LABELS, cycle, {777: 0}))
     expect(errors.InputError, "target 777", lambda: gw.run(LABELS, cycle, target=777))
     expect(errors.InputError, "shape", lambda: gw.run(LABELS, cycle, np.zeros(7, np.int32)))

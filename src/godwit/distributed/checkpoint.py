@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -69,9 +69,11 @@ class Checkpoint:
             raise FileError(f"cannot use {folder}: {error.strerror or error}") from error
         except ValueError as error:
             raise FormatError(self._folder / _STATE, f"it is damaged: {error}") from error
+        if state is not None and not _is_state(state):
+            raise FormatError(self._folder / _STATE, "it is not the state of a run of Godwit's")
         self._state: dict[str, Any] | None = self._processes.share(state)[0]
         if self._state is not None:
-            self._compare(self._state.get("arguments", {}))
+            self._compare(self._state["arguments"])
 
     @property
     def is_due(self) -> bool:
@@ -88,10 +90,10 @@ class Checkpoint:
         processes = self._processes
         own = self._graph.vertices
         name = self._part(step, processes.rank, processes.count)
+        content: dict[str, Any] = {"vertices": np.array([own.start, own.stop]), **arrays}
         with replacing(self._folder / name) as file:
-            np.savez(
-                file, allow_pickle=False, vertices=np.array([own.start, own.stop]), **dict(arrays)
-            )
+            np.savez(file, **content)
+            _store(file)
         processes.meet()
         if processes.rank == 0:
             state = {
@@ -102,6 +104,7 @@ class Checkpoint:
             }
             with replacing(self._folder / _STATE) as file:
                 file.write(json.dumps(state, indent=1).encode())
+                _store(file)
         processes.meet()
         kept = self._part(step, 0, processes.count).split(".part")[0]
         for old in self._folder.glob("step-*.part-*.npz"):
@@ -122,10 +125,11 @@ class Checkpoint:
         step, bounds = int(state["step"]), np.array(state["bounds"], np.int64)
         own = self._graph.vertices
         pieces: dict[str, list[Array]] = {}
-        for part in range(len(bounds) - 1):
-            first, end = max(own.start, int(bounds[part])), min(own.stop, int(bounds[part + 1]))
-            if first >= end and part:  # the first part says the dtypes
-                continue
+        begins, ends = np.maximum(own.start, bounds[:-1]), np.minimum(own.stop, bounds[1:])
+        needed = np.flatnonzero(begins < ends).tolist()
+        # A process without vertices reads dtypes, from the part that it has written if it has.
+        for part in needed or [min(self._processes.rank, len(bounds) - 2)]:
+            first, end = int(begins[part]), int(ends[part])
             path = self._folder / self._part(step, part, len(bounds) - 1)
             try:
                 with np.load(path) as arrays:
@@ -156,6 +160,18 @@ class Checkpoint:
                     f"{self._folder} has the state of a run with {name} {shown(saved.get(name))}, and "
                     f"this one has {shown(value)}: name another folder, or remove this one"
                 )
+
+
+def _store(file: BinaryIO) -> None:
+    """Have a file on the disk before another one names it, or replaces it: a machine may go down, too."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _is_state(found: Any) -> bool:
+    """Return True if a JSON document has what :meth:`Checkpoint.save` writes."""
+    keys = {"arguments", "step", "numbers", "bounds"}
+    return isinstance(found, dict) and keys <= found.keys() and isinstance(found["arguments"], dict)
 
 
 def _described(graph: DistributedGraph, *, weighted: bool) -> dict[str, Any]:

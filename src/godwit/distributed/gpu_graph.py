@@ -56,9 +56,13 @@ class GpuGraph(OnProcesses):
         self.device = device.name
         self._gpus = GpuProcesses(processes, device)
         ids = graph.id_dtype if graph.id_dtype.itemsize == 8 else None
-        self._steps: StepPlacement | None = StepPlacement(
-            [device], graph, id_dtype=ids, processes=self._gpus
-        )
+        try:
+            self._steps: StepPlacement | None = StepPlacement(
+                [device], graph, id_dtype=ids, processes=self._gpus
+            )
+        except BaseException:
+            self._gpus.close()  # what is mapped would keep memory of the others' GPUs
+            raise
         self.vertices = self._steps.results
         self.ids = graph.ids.take(np.arange(self.vertices.start, self.vertices.stop))
 

@@ -6,6 +6,7 @@ begin at multiples of 64, so that no two processes write bits of one word.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from godwit.distributed.exchange import Questions, to_owners
 from godwit.distributed.halo import WORD_BITS, HaloRows, halo_of_arcs
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array
-from godwit.errors import ClosedContextError, InputError, shown
+from godwit.errors import ClosedContextError, InputError, ProcessError, shown
 from godwit.graph.build import row_sources
 from godwit.graph.ids import VertexIds
 from godwit.public import OnProcesses
@@ -115,9 +116,14 @@ class DistributedGraph(OnProcesses):
         return self._in_rows
 
     def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return the value kept under ``key``, computed on first use by all processes alike."""
+        """Return the value kept under ``key``, computed on first use by all processes alike.
+
+        All keep it, or none if it fails in one: the others would not meet one that computes it again.
+        """
         if key not in self._cache:
-            self._cache[key] = compute()
+            made = compute()
+            self.processes.meet()
+            self._cache[key] = made
         return self._cache[key]
 
     def targets_in_graph(self) -> Array:
@@ -193,12 +199,20 @@ class DistributedGraph(OnProcesses):
         :param several: ids, the same in all processes
         :param what: the name of the argument in messages
         :raises InputError: no vertex has one of the ids
+        :raises ProcessError: the ids of some processes differ
         """
+        named = zlib.crc32(repr(list(several)).encode())
         found = [index for index, one in enumerate(several) if one in self.ids]
         own = self.ids.positions([several[index] for index in found], what) if found else found
         positions = np.full(len(several), -1, np.int64)
-        parts = self.processes.share((found, np.array(own, np.int64) + self.vertices.start))
-        for indices, vertices in parts:
+        own = np.array(own, np.int64) + self.vertices.start
+        parts = self.processes.share((named, found, own))
+        for rank, (other, indices, vertices) in enumerate(parts):
+            if other != parts[0][0]:
+                raise ProcessError(
+                    f"{what} differs in processes 0 and {rank}: all must give the same vertices, in one "
+                    "order"
+                )
             positions[indices] = vertices
         if len(positions) and positions.min() < 0:
             one = several[int(np.argmin(positions))]

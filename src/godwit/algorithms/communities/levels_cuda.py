@@ -243,6 +243,12 @@ class GpuSteps:
         sum_bytes = self._plan.sum_bytes
         listed_bytes = _listed_bytes(wide=wide, one_way=scores.one_way)
         masses = {"mass": sum_bytes * n, "in_mass": sum_bytes * n * scores.one_way}
+        depends = (
+            wide, scores.weighted, scores.one_way, scores.is_unit, loops, self._plan.block_slots
+        )  # fmt: skip
+        known = placement.kept(_FirstLevel)
+        if known.key != depends:
+            known.key = None  # before the masses move to another place
         self._plan.allocate(dict(
             **dict.fromkeys(("label", "other", "part", "chosen"), 4 * n),
             listed=max(4 * len(_JOINED) * (n + _MOST_HUGE), n * listed_bytes),
@@ -280,23 +286,13 @@ class GpuSteps:
         struct["block_slots"], struct["loops"] = self._plan.block_slots, loops
         struct["is_unit"] = scores.is_unit
         self._plan.array("counters")[self._plan.part].fill_bytes(0)
-        state = self._first_state((wide, scores.weighted, scores.one_way, scores.is_unit, loops))
-        self._factor = scores.factor_of(int(state[Word.FOUND]))
-        self._measure(self.first, state)
-
-    def _first_state(self, key: tuple[Any, ...]) -> Array:
-        """Find masses, the longest row and the number of chunks of the first level, unless they are known.
-
-        :param key: what masses depend on
-        """
-        known = self._placement.kept(_FirstLevel)
-        key = (*key, self._plan.block_slots)
-        if known.key != key:
-            known.key = None
+        if known.key is None:
             self._enter(self.first)
             known.state = self._run(Phase.FIRST_LEVEL)
-            known.key = key
-        return known.state
+            known.key = depends
+        state = known.state
+        self._factor = scores.factor_of(int(state[Word.FOUND]))
+        self._measure(self.first, state)
 
     def _make_plan(self, wide: bool, gpu: GpuOptions) -> _LevelPlan:
         placement, scores = self._placement, self._scores

@@ -742,11 +742,12 @@ __device__ __forceinline__ void thread_next_batch(const Arguments &arguments, u6
                                          arguments.arena_chunks);
 }
 
-// The next superstep of a round: that of the next class that has vertices, or the last of activation.
+// What follows the last round: communities are numbered, if that was asked for.
 __device__ __forceinline__ u32 thread_end_moves(const u64 *state) {
     return state[GROUPS] ? GROUP_CLEAR : STOP;
 }
 
+// The next superstep of a round: that of the next class that has vertices, or the last of activation.
 __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64 *state,
                                                  u32 which) {
     const VertexLists lists = lists_of(arguments, state);

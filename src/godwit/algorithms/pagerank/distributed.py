@@ -32,7 +32,7 @@ from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
 from godwit.distributed.result import DistributedResult
 from godwit.dtypes import Array, as_count, as_flag, as_float, as_positive_number
-from godwit.errors import InputError, shown
+from godwit.errors import InputError, ProcessError, shown
 from godwit.graph.rows import Rows, require_memory
 from godwit.progress import Progress, ProgressArgument
 from godwit.public import public
@@ -105,7 +105,10 @@ def pagerank(
     :raises InputError: the folder has the state of another graph or of other arguments
     """
     options = query_options(timeout_s=timeout_s, progress=progress)
-    same = (damping, tolerance, max_iterations, weighted, accelerated, str(dtype), checkpoint_s)
+    same = (
+        damping, tolerance, max_iterations, weighted, accelerated, str(dtype), checkpoint_s,
+        checkpoint is None, personalization is None,
+    )  # fmt: skip
     with graph.processes.running("pagerank", graph.vertex_count, *same):
         damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
         most = as_count(
@@ -190,6 +193,11 @@ def _teleport(graph: DistributedGraph, personalization: Any) -> Array | None:
     ]
     if not all(0 <= weight < math.inf for weight in given) or not any(given):
         raise InputError("personalization must be finite, not negative, and not 0 everywhere")
+    if len(set(graph.processes.share(_digest(personalization)))) > 1:
+        raise ProcessError(
+            "the processes have different personalizations: all must give the same mapping, of vertices "
+            "of the whole graph"
+        )
     graph.own_sources(names)  # raises if one does not exist
     largest = max(given)
     total = math.fsum(weight / largest for weight in given)
@@ -369,6 +377,11 @@ class _Run:
         before, ratio = 0.0, 0.0
         saved = None if self.checkpoint is None else self.checkpoint.load()
         if saved is not None:
+            if saved[0] > most:
+                raise InputError(
+                    f"the saved state is of iteration {saved[0]}, beyond max_iterations {most}: give more, "
+                    "or another folder"
+                )
             before, ratio, dangling = self._restore(*saved)
         given = self._damping, self._tolerance
         while not is_last(self.iterations, most, self.change, *given, self._omega):

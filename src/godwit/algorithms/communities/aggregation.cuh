@@ -130,8 +130,7 @@ struct Aggregation : Level {
             const bool is_large = arcs > WARP_ARCS && !is_big;
             const bool is_of_group = is_large && arcs <= group_warps() * WARP_ARCS;
             warp_append(&counters.blocks, arguments.block_list, is_large && !is_of_group, c);
-            const u32 number =
-                warp_place(&counters.groups, __ballot_sync(FULL_WARP, is_of_group));
+            const u32 number = warp_place(&counters.groups, __ballot_sync(FULL_WARP, is_of_group));
             if (is_of_group) arguments.block_list[arguments.above_count - 1 - number] = c;
             if (!is_there) return;
             arguments.member_ends[c] = first + up_to - members;

@@ -46,7 +46,18 @@ enum LabelPhase : u32 {
 };
 
 // Words of control->state. LONG_BEGIN and LONG_END are the batch of the class' long rows, CLASSES those of the round.
-enum LabelState : u32 { SEED, ROUNDS, ROUND, START, MOVED, CLASS, PREVIOUS, LONG_BEGIN, LONG_END, CLASSES };
+enum LabelState : u32 {
+    SEED,
+    ROUNDS,
+    ROUND,
+    START,
+    MOVED,
+    CLASS,
+    PREVIOUS,
+    LONG_BEGIN,
+    LONG_END,
+    CLASSES
+};
 
 enum LabelCount : u32 { VISITED, MOVES };
 
@@ -504,9 +515,10 @@ struct Labels {
             arguments.label[v] = static_cast<u32>(arguments.vertices[v]);
             const RowArcs row = row_of(static_cast<u32>(v));
             // In the order of Graphalytics all vertices stay active.
-            arguments.active[v] = IS_CDLP ? row.arcs > 0 : thread_is_outer(row.arcs, [&](u64 number) {
-                return thread_end(row, number) != v;
-            });
+            arguments.active[v] =
+                IS_CDLP ? row.arcs > 0 : thread_is_outer(row.arcs, [&](u64 number) {
+                    return thread_end(row, number) != v;
+                });
         }
         const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {

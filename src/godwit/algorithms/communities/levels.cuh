@@ -202,7 +202,7 @@ struct Arguments {
     u64 *room;         // arcs of members
     u32 *dense;        // by vertex of the next level: a number among those with arcs
     u32 *sparse;       // the inverse
-    u32 *block_list;  // communities that blocks join; from the end, those of groups of warps
+    u32 *block_list;   // communities that blocks join; from the end, those of groups of warps
     Big *bigs;
     u32 *big_keys;
     Sum *big_sums;

@@ -180,7 +180,7 @@ def test_native_header_is_as_specified(tmp_path: Path) -> None:
 def _forged(graph: Graph, change: Callable[[dict[int, Any]], None]) -> bytes:
     """A native file with right checksums of wrong arrays, by kind of section."""
     arrays: dict[int, Any] = {1: graph.offsets.copy(), 2: graph.targets.copy()}
-    arrays |= {kind: array.copy() for kind, array in native._stored_ids(graph.ids)}
+    arrays |= {kind: array.copy() for kind, array in native.stored_ids(graph.ids)}
     change(arrays)
     begin = 64 + 64 * (-(-32 * len(arrays) // 64))
     table, body = b"", b""

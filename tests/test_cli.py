@@ -642,7 +642,7 @@ class TestConversion:
     def test_a_full_disk_leaves_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def make(path: Path) -> tuple[int, str]:
+        def make(path: Path, *, named: bool = False) -> tuple[int, str]:
             name = tmp_path / "temporary"
             name.touch()
             return os.open("/dev/full", os.O_WRONLY), str(name)

@@ -275,6 +275,8 @@ class FakeCupy:
     def __init__(self) -> None:
         self.count: int | None = 2
         self.used: int | None = None
+        self.waited_for: int | None = None
+        self._current = 0
         self.cuda = self.runtime = self
 
     def getDeviceCount(self) -> int:  # noqa: N802
@@ -285,7 +287,18 @@ class FakeCupy:
     @contextmanager
     def Device(self, index: int) -> Iterator[None]:  # noqa: N802
         self.used = index
+        before, self._current = self._current, index
         yield
+        self._current = before
+
+    def getDevice(self) -> int:  # noqa: N802
+        return self._current
+
+    def get_current_stream(self) -> Any:
+        return self
+
+    def synchronize(self) -> None:
+        self.waited_for = self._current
 
     def asarray(self, array: Any) -> Any:
         return array.copy().view(OnFakeGpu)
@@ -397,9 +410,12 @@ class TestArrays:
         for call in (gw.bfs, gw.sssp):
             host, there = call(graph, 1), call(graph, 1, results="cuda:1")
             for name in ("distance", "reached", "predecessor"):
+                fake_cupy.waited_for = None
                 array = getattr(there, name)
                 assert isinstance(array, OnFakeGpu)
                 assert fake_cupy.used == 1
+                # What the caller starts on the current GPU would not wait for the copy.
+                assert fake_cupy.waited_for == 1
                 assert array.tolist() == getattr(host, name).tolist()
                 assert array is getattr(there, name) or name == "reached"
             assert there.to_dict() == host.to_dict()

@@ -182,7 +182,7 @@ def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = No
     lost = ", ".join(map(str, (*graph.vertex_data, *graph.edge_data)))
     if lost and not chosen.holds_data:
         message = f"{name} does not have the attributes of vertices and edges: {lost}"
-        warnings.warn(message, LostDataWarning, stacklevel=3)
+        warnings.warn(message, LostDataWarning, stacklevel=4)
     compression = COMPRESSION_SUFFIXES.get(name.suffix.lower())
     packed_suffix = name.suffix if compression is not None else ""
     stem = name.with_suffix("") if compression is not None else name

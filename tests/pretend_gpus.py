@@ -6,7 +6,6 @@ that each of them advances. Each kernel of benchmarks/devices.cu has a counterpa
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from dataclasses import dataclass, field
 from typing import Any
@@ -206,7 +205,8 @@ def pretend(patch: pytest.MonkeyPatch, access: Any, **settings: Any) -> Machine:
     }
     for name, function in replaced.items():
         patch.setattr(driver, name, function)
-    patch.setattr(driver, "current_kept", contextlib.nullcontext)
+    patch.setattr(driver, "current", lambda: driver.Current(0, 0))
+    patch.setattr(driver, "return_to", lambda before: None)
     patch.setattr(testbed, "bindings", lambda: (None, Runtime))
     patch.setattr(testbed, "load", lambda index, source: PretendModule(index))
     patch.setattr(testbed, "Buffer", PretendBuffer)

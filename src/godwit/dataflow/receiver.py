@@ -111,7 +111,7 @@ class Segment:
     @property
     def array(self) -> Any:
         """The rows, an array of NumPy or CuPy."""
-        # Made by who looks at it, since that takes longer than to start the copy.
+        # Made when it is first read, since that takes longer than to start the copy.
         array, slot = self._array, self.slot
         if array is None:
             if slot is None:
@@ -125,7 +125,7 @@ class Segment:
 
     @property
     def made_array(self) -> Any:
-        """Its array if anybody has looked at it, else None."""
+        """Its array if that has been made, else None."""
         return self._array
 
     @property

@@ -652,7 +652,9 @@ def check_program_errors(folder: Path | None = None) -> None:
     expect(errors.InputError, "combine by min or max", lambda: gw.run(RESIDUAL, cycle, limit=1))
     expect(errors.InputError, "devices", lambda: gw.run(LABELS, cycle, devices="cpu"))
     expect(errors.InputError, "VertexProgram", lambda: gw.run("labels", cycle))
-    assert gw.run(LABELS, cycle).values.max() == -50
+    whole = gw.run(LABELS, cycle).gather()  # (some process may have no vertex of it)
+    if is_first:
+        assert whole.values.max() == -50
 
 
 def check_memory(folder: Path) -> None:

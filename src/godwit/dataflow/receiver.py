@@ -521,7 +521,7 @@ class Receiver:
         self._most_offers = max(_FEW_OFFERS, 2 * len(self._offers))
 
     def load(self) -> tuple[int, int]:
-        """Return the number of buffers that are not free, all before the first request, and of segments."""
+        """Return the number of buffers in use (all, before the first request), and of segments."""
         return self.buffers - len(self._free), self.segments
 
     @property

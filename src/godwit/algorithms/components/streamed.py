@@ -503,7 +503,7 @@ class GpuFeeder:
         self.advance()
 
     def advance(self) -> bool:
-        """Enqueue kernels of data that have arrived, or for which a stream can wait; return True if any."""
+        """Enqueue kernels of arrived data, and of data that streams can wait for; return True if any."""
         has_moved = False
         while self._arriving and can_be_enqueued(self._arriving[0][0]):
             arrival, block, use = self._arriving.popleft()

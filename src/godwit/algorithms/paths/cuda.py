@@ -54,7 +54,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class PassKind:
-    """What tells the kernels of one pass from those of another.
+    """Properties for which the kernels of a pass are compiled.
 
     :param id_dtype: of the graph
     :param distance_dtype: int32, int64 or float64

@@ -92,7 +92,7 @@ class SourceBins(ctypes.Structure):
         return cls(capacity, devices, log_bins, bins, -(-capacity // _RANGE))
 
     def shared_bytes(self, rows: int) -> int:
-        """Return the dynamic shared memory that making tiles of so many rows takes."""
+        """Return the dynamic shared memory that making tiles of ``rows`` rows takes."""
         words = self.devices * self.bins + 1 + rows + 1 + self.devices * self.ranges
         return 4 * int(words)
 

@@ -420,7 +420,10 @@ def _count(ratio: float, change: float, tolerance: float) -> float:
 
 
 def _chebyshev_ratio(radius: float) -> float:
-    """Return the ratio by which an accelerated iteration reduces a change, which doubles at first."""
+    """Return the factor by which each accelerated iteration reduces the change in the long run.
+
+    The first accelerated iterations may double the change.
+    """
     return radius / (1.0 + math.sqrt(1.0 - radius * radius))
 
 

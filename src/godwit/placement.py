@@ -204,7 +204,7 @@ def place_for_one_query(
     seed: int = 0,
     duplication: Duplication | None = None,
 ) -> PlacedGraph:
-    """Return a placed graph, which on one device or GPUs is uploaded only when the query asks for it."""
+    """Return a placed graph for one query, which uploads what it needs."""
     if not isinstance(graph, Graph):
         raise not_a_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)

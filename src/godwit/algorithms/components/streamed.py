@@ -79,7 +79,7 @@ class StreamOptions:
 
     :param method: ``"hook"`` or ``"rem"``
     :param rounds: rounds of hooking without atomics over each segment before it is linked
-    :param jumps: steps that a vertex moves up its tree after each of these; None: up to the root
+    :param jumps: steps that vertices move up their tree after each of the ``rounds``; None: up to the root
     :param vertex_count: None: one more than the largest id
     :param memory_bytes: limit on each device; None: its memory
     :param host_bytes: limit of buffers on the host

@@ -570,7 +570,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
         yield from zip(self.placement.parts, self._arrays, pieces, strict=True)
 
     def writes_itself(self, part: StepPart) -> bool:
-        """Return True if a device writes the matrix where it is to be."""
+        """Return True if a device's kernel writes its rows into the result matrix; else they are copied."""
         return self._writes[self.placement.parts.index(part)] is not None
 
     def begin(self, query: DistanceQuery, form: str, share: int, matrix: _Matrix | None) -> None:

@@ -276,9 +276,10 @@ def _destroy(
     ends: Any, targets: Any, numbers: Any, lower: Any, upper: Any, support: Any, order: Any,
     truss: Any, removed: Any,
 ) -> Any:  # fmt: skip
-    """Hit the other edges of the triangles that a removed edge destroys.
+    """Collect the other edges of the triangles that a removed edge destroys: they are *hit*.
 
-    Locked operations wait for their cache lines, so those of hit edges are fetched before.
+    :func:`_lower` lowers the supports of hit edges later, by atomic operations, whose cache lines are
+    prefetched here.
 
     :returns: the numbers of edges that the thread has hit, and that it holds
     """

@@ -287,7 +287,7 @@ class GpuEndpoints(Generic[Part]):
             known.plan.close()
 
     def note_freed(self) -> None:
-        """Make plans be made anew, as memory was freed to which they may point."""
+        """Invalidate all plans, as they may point to memory that was freed; :meth:`plan` makes new ones."""
         self.version += 1
 
     def close(self) -> None:

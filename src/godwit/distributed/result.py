@@ -52,6 +52,17 @@ class DistributedResult(VertexResult):
         """The values; a subclass says which are there."""
         return [Column(self.value_name, self._values)]
 
+    def _column_of_vertices(
+        self, name: str, positions: Array, names: Array | int, present: Array | None = None
+    ) -> Column:
+        """Return a column whose values are vertices of the whole graph.
+
+        :param names: their ids, or the first id of a graph whose ids are consecutive
+        """
+        if self._processes is None:
+            return Column(name, positions, present, ids=True)
+        return Column(name, positions + names if isinstance(names, int) else names, present)
+
     def gather(self, root: int = 0) -> Self | None:
         """Return the result of all vertices in one process, and None in the others; all call it.
 

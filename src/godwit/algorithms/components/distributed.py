@@ -63,12 +63,11 @@ class DistributedComponentsResult(DistributedResult):
     value_name = "component"
 
     def __init__(
-        self, graph: DistributedGraph, label: Array, names: Array | None, count: int,
+        self, graph: DistributedGraph, label: Array, names: Array | int, count: int,
         statistics: RunStatistics,
     ) -> None:  # fmt: skip
         super().__init__(graph, label, statistics)
         self._names = names
-        self._first_id = graph.first_id
         self.count = count
 
     @property
@@ -79,10 +78,7 @@ class DistributedComponentsResult(DistributedResult):
     @property
     def columns(self) -> list[Column]:
         """The id of each component's smallest vertex."""
-        if self._processes is None:
-            return [Column(self.value_name, self._values, ids=True)]
-        names = self._values + self._first_id if self._names is None else self._names
-        return [Column(self.value_name, names)]
+        return [self._column_of_vertices(self.value_name, self._values, self._names)]
 
 
 @public
@@ -106,7 +102,7 @@ def connected_components(
                 trees.join(*trees.ends(crossing))
             label, roots = trees.labels()
         count = int(processes.meet(roots).sum())
-        names = None if graph.is_range else graph.ids_of(label)
+        names = graph.first_id if graph.is_range else graph.ids_of(label)
         statistics.processed_items = np.array([len(label)], np.int64)
         statistics.rounds = np.array([trees.rounds], np.int64)
         processes.report(statistics)

@@ -150,15 +150,33 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
     gw.write(graph, file.with_suffix(".wel"))
     file.with_suffix(".wel").rename(file)
     status, printed, errors = run(
-        2, godwit, "sssp", str(file), "-s", "max-degree", "--json", "-o", str(output)
+        2, godwit, "sssp", str(file), "-s", "max-degree", "-t", "1500", "--json", "-o", str(output)
     )
     assert status == 0, errors
     facts = json.loads(printed)  # of one process alone
-    expected = gw.sssp(graph, graph.highest_degree_vertex())
+    source = graph.highest_degree_vertex()
+    expected = gw.sssp(graph, source, target=1500)
     np.testing.assert_array_equal(np.load(output), expected.distance)
     assert facts["statistics"]["processes"] == 2
-    assert facts["reached_vertices"] == graph.vertex_count
-    assert facts["sources"] == [graph.highest_degree_vertex()]
+    assert facts["reached_vertices"] == int(expected.reached.sum())
+    assert facts["sources"] == [source]
+    assert facts["target"] == {
+        "vertex": 1500,
+        "distance": int(expected.distance[1500]),
+        "path": expected.path_to(1500),
+    }
+    table = tmp_path / "distances.csv"
+    status, printed, errors = run(
+        2, godwit, "bfs", str(file), "-s", str(source), "--predecessors", "-o", str(table)
+    )
+    assert status == 0, errors
+    assert "supersteps" in printed + errors
+    alone, *rows = table.read_text().splitlines()
+    whole = gw.bfs(graph, source).to_arrow().to_pylist()
+    assert alone == "vertex,distance,predecessor"
+    assert rows == [
+        ",".join("" if value is None else str(value) for value in row.values()) for row in whole
+    ]
     status, printed, errors = run(
         2,
         godwit,

@@ -268,14 +268,17 @@ class Processes:
     def report(self, statistics: RunStatistics) -> None:
         """Complete statistics by the counts of all processes, and what they sent in this block.
 
+        It may be called again, after more supersteps of the block.
+
         :param statistics: has the counts of this process, which become those of all
         """
         volume = self.volume
         count = self.count
+        own = slice(self.rank, self.rank + 1) if statistics.processes > 1 else slice(None)
         counts = (
-            statistics.processed_items.sum(),
-            statistics.arcs_relaxed.sum(),
-            statistics.rounds.sum(),
+            statistics.processed_items[own].sum(),
+            statistics.arcs_relaxed[own].sum(),
+            statistics.rounds[own].sum(),
             round(volume.waiting_s * 1e9),
         )
         supersteps = volume.supersteps

@@ -6,9 +6,11 @@ A check raises in the process that finds something wrong, which ends all of them
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import signal
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +64,7 @@ def check_results(folder: Path) -> None:
         gw.generators.rmat(10, symmetrize=False),
         gw.generators.road(40, 50, weights=(1, 64)),
         zigzag(300),
+        zigzag(80).with_weights(np.zeros(318, np.int32)),
         gw.Graph.from_edges(*diamonds(1000)),
     ]
     for number, graph in enumerate(graphs):
@@ -77,7 +80,7 @@ def check_results(folder: Path) -> None:
                 bound = 1e-13 if result.iterations == expected.iterations else 1e-6 / 0.15
                 assert np.abs(result.rank - expected.rank).sum() < bound, number
                 same_iterations.append(result.iterations == expected.iterations)
-    graph = graphs[-5]
+    graph = graphs[-6]
     with processes.place(graph) as placed:
         options: dict[str, Any] = {
             "personalization": {0: 1.0, 5: 2.0},
@@ -95,36 +98,139 @@ def check_results(folder: Path) -> None:
         print("ranks", ranks.hexdigest(), centralities.hexdigest())
 
 
+def odd_graphs(count: int, seed: int = 200) -> Iterator[gw.Graph]:
+    """Yield random graphs of shapes that divide badly, with all kinds of ids and weights."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        sources, targets, n = _odd_edges(generator, number % len(_ODD_SHAPES))
+        m = len(sources)
+        weights: Any = (
+            None,
+            generator.integers(0, 9, m).astype(np.int32),
+            generator.random(m) * 10.0 ** generator.integers(-30, 30, m),
+            np.zeros(m, np.int32),
+            generator.integers(0, 2, m) * generator.random(m).astype(np.float32),
+            generator.integers(0, 1 << 40, m),
+            np.full(m, 0.1),
+        )[generator.integers(7)]
+        ids: Any = (
+            0,
+            0,
+            100,
+            [f"v{v}" for v in range(n)],
+            np.cumsum(generator.integers(1, 1 << 40, n)),
+            generator.permutation(n),
+        )[generator.integers(6)]
+        yield gw.Graph.from_edges(
+            sources, targets, weights, vertex_count=n, directed=bool(generator.integers(2)), ids=ids
+        )
+
+
+_ODD_SHAPES = (
+    "random", "few vertices", "no edge", "star", "mostly isolated", "loops and parallel edges",
+    "shuffled path", "between the halves", "within one word", "clique at the end", "forest", "skewed",
+)  # fmt: skip
+
+
+def _odd_edges(generator: np.random.Generator, shape: int) -> tuple[Any, Any, int]:
+    """Return sources and targets of random edges, and the number of vertices."""
+    name = _ODD_SHAPES[shape]
+    n = int(generator.integers(1, 6 if name == "few vertices" else 700))
+    m = int(generator.integers(0, 5 * n))
+    sources, targets = generator.integers(0, n, (2, m))
+    if name == "no edge":
+        sources = targets = np.empty(0, np.int64)
+    elif name == "star":
+        targets = np.full(m, generator.integers(n))
+    elif name == "mostly isolated":
+        sources, targets = sources[:5], targets[:5]
+    elif name == "loops and parallel edges":
+        some = generator.integers(0, n, 4)
+        sources, targets = some[sources % 4], some[targets % 4]
+    elif name == "shuffled path":
+        order = generator.permutation(n)
+        sources, targets = order[:-1], order[1:]
+    elif name == "between the halves":
+        sources, targets = sources // 2, n // 2 + targets // 2
+    elif name == "within one word":
+        sources, targets = (n // 2 + np.stack([sources, targets]) % 64).clip(max=n - 1)
+    elif name == "clique at the end":
+        last = np.arange(max(0, n - 30), n)
+        sources, targets = np.repeat(last, len(last)), np.tile(last, len(last))
+    elif name == "forest":
+        sources = np.flatnonzero(generator.random(n) < 0.9)
+        targets = (sources * generator.random(len(sources))).astype(np.int64)
+    elif name == "skewed":
+        sources, targets = (n * generator.random((2, m)) ** 4).astype(np.int64)
+    return sources, targets, n
+
+
 def check_random(folder: Path) -> None:
-    """Compare many random graphs with one process; print a hash of ranks and centralities.
+    """Compare many random graphs with one process, and ranks with other numbers of processes.
 
     ``GODWIT_GRAPHS`` says how many: 200 take minutes.
     """
     hashes = hashlib.sha256(), hashlib.sha256()
     differences: Any = (0.0, 0.0)
-    count = int(os.environ.get("GODWIT_GRAPHS", "5"))
-    for number, graph in enumerate(random_graphs(count, 200)):
+    count = int(os.environ.get("GODWIT_GRAPHS", "6"))
+    for number, graph in enumerate(odd_graphs(count)):
         with processes.place(graph) as placed:
             differences = np.maximum(differences, compare_all(graph, placed, number, hashes))
     if is_first:
-        print("random graphs", count, *(one.hexdigest()[:16] for one in hashes))
+        compare_hashes(folder, f"{count} random graphs", hashes)
+        print(f"{count} random graphs on {processes.count} processes")
         print("largest difference of ranks in sum, of a centrality:", *differences)
 
 
 def check_data(folder: Path) -> None:
-    """Compare all graphs of a folder, ``GODWIT_DATA``, with one process, read as ``.godwit`` files."""
-    for number, file in enumerate(sorted(Path(os.environ["GODWIT_DATA"]).glob("*.xz"))):
-        graph = gw.read(file)
-        native = folder / f"{file.name}.godwit"
+    """Compare all graphs in the files of a folder, ``GODWIT_DATA``, with one process.
+
+    They are read as ``.godwit`` files, and again as edge lists.
+    """
+    only = os.environ.get("GODWIT_FILES", "")  # a part of names
+    native, text = folder / "graph.godwit", folder / "graph.txt"
+    files = [file for file in graph_files(folder) if only in file.name] if is_first else []
+    for number, file in enumerate(processes.share(files)[0]):
+        begin = time.perf_counter()
         if is_first:
+            graph = gw.read(file)
             gw.write(graph, native)
+            gw.write(graph, text, format="edge-list")
         processes.share(None)
+        graph = gw.read(native)
+        with processes.place(text, directed=graph.directed) as placed:
+            compare_stored(gw.read(text, directed=graph.directed), placed)
         hashes = hashlib.sha256(), hashlib.sha256()
         with processes.place(native) as placed:
             differences = compare_all(graph, placed, number, hashes)
         if is_first:
-            native.unlink()
-            print(file.name, *(one.hexdigest()[:16] for one in hashes), *differences, flush=True)
+            compare_hashes(folder, file.name, hashes)
+            took_s = time.perf_counter() - begin
+            print(file.name, *differences, f"{took_s:.1f} s", flush=True)
+
+
+def graph_files(folder: Path) -> list[Path]:
+    """Return the graph files of the folder ``GODWIT_DATA``, those of archives unpacked."""
+    data = Path(os.environ["GODWIT_DATA"])
+    for archive in sorted((data / "small").glob("*.tar.xz")):
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder / "unpacked", filter="data")
+    small = [
+        file for file in sorted((folder / "unpacked").rglob("*"))
+        if file.suffix in (".gr", ".mtx", ".graph", ".el", ".wel")
+    ]  # fmt: skip
+    return [*small, *sorted((data / "expected").rglob("*.v")), *sorted(data.glob("*.xz"))]
+
+
+def compare_hashes(folder: Path, name: str, hashes: Any) -> None:
+    """Compare hashes of ranks and centralities with those of an earlier run in the same folder."""
+    made = " ".join(one.hexdigest() for one in hashes)
+    file = folder / f"{name}.hashes"
+    if not file.exists():
+        file.write_text(made)
+    assert file.read_text() == made, (
+        f"{name}: ranks differ from those of other numbers of processes"
+    )
 
 
 def compare_all(graph: gw.Graph, placed: Any, number: int, hashes: Any) -> tuple[float, float]:
@@ -164,9 +270,12 @@ def compare(graph: gw.Graph, placed: Any, number: int) -> None:
     n = graph.vertex_count
     components = gw.connected_components(placed)
     rows = [row for part in processes.share(components.to_arrow().to_pylist()) for row in part]
+    largest = components.largest(3)
     whole = components.gather()
     if is_first:
         expected = gw.connected_components(graph)
+        assert largest == whole.largest(3) == expected.largest(3), number
+        assert whole.to_dict() == expected.to_dict()
         np.testing.assert_array_equal(whole.label, expected.label, str(number))
         assert whole.count == expected.count
         assert rows == whole.to_arrow().to_pylist() == expected.to_arrow().to_pylist(), number
@@ -176,12 +285,23 @@ def compare(graph: gw.Graph, placed: Any, number: int) -> None:
     cutoff = 3 if number % 5 == 4 else None
     target = graph.ids[n // 3] if number % 4 == 1 else None
     for search in (gw.bfs, gw.sssp):
-        result = search(placed, sources, target=target, cutoff=cutoff).gather()
+        if number % 7 == 2:
+            _ = placed.in_rows  # (those of a directed graph change how predecessors are found)
+        part = search(placed, sources, target=target, cutoff=cutoff, predecessors=True)
+        rows = [row for other in processes.share(part.to_arrow().to_pylist()) for row in other]
+        parts = processes.share(part.to_dict())
+        reached = {vertex: distance for known in parts for vertex, distance in known.items()}
+        last = max(reached, key=lambda vertex: reached[vertex])
+        path = part.path_to(last)
+        result = part.gather()
         if is_first:
             found = search(graph, sources, target=target, cutoff=cutoff)
             np.testing.assert_array_equal(result.distance, found.distance, str(number))
             assert result.distance.dtype == found.distance.dtype
             assert result.to_dict() == found.to_dict()
+            np.testing.assert_array_equal(result.predecessor, found.predecessor, str(number))
+            assert rows == result.to_arrow().to_pylist() == found.to_arrow().to_pylist(), number
+            assert path == result.path_to(last) == found.path_to(last), number
 
 
 def compare_centralities(graph: gw.Graph, placed: Any, number: int, centralities: Any) -> float:
@@ -202,9 +322,13 @@ def compare_centralities(graph: gw.Graph, placed: Any, number: int, centralities
             if number % 4
             else {"sources": [graph.ids[n // 2], graph.ids[0]]}
         )
-    result = gw.betweenness_centrality(placed, **options).gather()
+    part = gw.betweenness_centrality(placed, **options)
+    highest = part.highest(4)
+    result = part.gather()
     difference = 0.0
     if is_first:
+        assert highest == result.highest(4)
+        assert dict(highest).items() <= result.to_dict().items()
         expected = gw.betweenness_centrality(graph, devices="cpu", **options)
         np.testing.assert_allclose(
             result.centrality, expected.centrality, rtol=1e-12, atol=1e-14, err_msg=str(number)
@@ -474,6 +598,19 @@ def check_errors(folder: Path) -> None:
     expect(gw.errors.InputError, "edges", lambda: gw.betweenness_centrality(graph, edges=True))
     expect(gw.errors.InputError, "devices", lambda: gw.bfs(graph, 0, devices="cpu"))
     expect(gw.errors.ProcessError, "different", lambda: gw.bfs(graph, 0 if is_first else 1))
+    expect(gw.errors.InputError, "predecessors", lambda: gw.bfs(graph, 0, predecessors="all"))
+    expect(gw.errors.InputError, "predecessors=True", lambda: gw.bfs(graph, 0).path_to(1))
+    with processes.place("path:200") as path:
+        alone = gw.sssp(path, 70, cutoff=100).statistics
+        found = gw.sssp(path, 70, cutoff=100, predecessors=True)
+    assert found.path_to(7) == list(range(70, 6, -1))  # the graph is closed
+    expect(gw.errors.InputError, "vertex 180 was not reached", lambda: found.path_to(180))
+    expect(gw.errors.InputError, "vertex 200 is not in the graph", lambda: found.path_to(200))
+    assert found.statistics.supersteps > alone.supersteps
+    assert found.statistics.processed_items.tolist() == alone.processed_items.tolist()
+    components = gw.connected_components(graph)
+    expect(gw.errors.InputError, "count", lambda: components.largest(-1))
+    expect(gw.errors.InputError, "count", lambda: gw.pagerank(graph).highest(1.5))
     functions: list[Any] = [gw.connected_components, gw.pagerank]
     expect(gw.errors.ProcessError, "different", lambda: functions[rank == last](graph))
     file = folder / "bad.txt"
@@ -611,6 +748,7 @@ def compare_run(program: Any, graph: gw.Graph, placed: Any, options: dict[str, A
     """Compare the solution with that of one process: bit by bit, but for sums of floats."""
     result = gw.run(program, placed, **options)
     rows = [row for part in processes.share(result.to_arrow().to_pylist()) for row in part]
+    highest = result.highest(3)
     whole = result.gather()
     if is_first:
         expected = gw.run(program, graph, **options)
@@ -624,7 +762,7 @@ def compare_run(program: Any, graph: gw.Graph, placed: Any, options: dict[str, A
             np.testing.assert_array_equal(whole.fields, expected.fields)
         assert rows == whole.to_arrow().to_pylist() == expected.to_arrow().to_pylist()
         assert whole.to_dict() == expected.to_dict()
-        assert whole.highest(3) == expected.highest(3)
+        assert highest == whole.highest(3) == expected.highest(3)
 
 
 def check_program_errors(folder: Path | None = None) -> None:
@@ -695,16 +833,64 @@ def check_memory(folder: Path) -> None:
         )
 
 
+KILLED = "rmat:12,seed=1,weights=1..9", "rmat:12,seed=2,weights=1..9"
+"""Graphs that are written in turns until a process is killed."""
+KILLED_OPTIONS: dict[str, Any] = {"tolerance": 1e-12, "accelerated": False}
+
+
 def check_kill(folder: Path) -> None:
-    """Place, search and write again and again, until a process is killed."""
+    """Place, read, search, rank and write again and again, until a process is killed."""
     (folder / f"{rank}.pid").write_text(str(os.getpid()))
-    number = 0
-    while True:
-        with processes.place("rmat:12") as graph:
-            gw.pagerank(graph)
-            gw.connected_components(graph)
-            gw.bfs(graph, 0).to_parquet(folder / f"written {number % 3}")
-        number += 1
+    text = folder / "edges.txt"
+    if is_first:
+        gw.write(gw.generate(KILLED[0]), text, format="edge-list")
+
+    def begin(name: str) -> None:
+        (folder / f"{rank}.doing").write_text(name)
+
+    for number in itertools.count():
+        begin("place")
+        with processes.place(KILLED[number % 2]) as graph:
+            begin("read")
+            with processes.place(text, directed=False) as read:
+                begin("components")
+                gw.connected_components(read)
+            begin("bfs")
+            gw.bfs(graph, 0)
+            begin("sssp")
+            distances = gw.sssp(graph, 0)
+            begin("pagerank with checkpoint")
+            saved = {"checkpoint": folder / f"ranks {number}", "checkpoint_s": 0}
+            gw.pagerank(graph, **saved, **KILLED_OPTIONS)
+            begin("write")
+            gw.write(graph, folder / "graph.godwit")
+            begin("to_parquet")
+            distances.to_parquet(folder / "distances")
+
+
+def check_killed(folder: Path) -> None:
+    """Check the files that killed processes have left: each is complete, and saved states go on."""
+    import pyarrow.parquet
+
+    graphs = [gw.generate(spec) for spec in KILLED]
+    file = folder / "graph.godwit"
+    if file.exists():
+        found = gw.read(file)
+        assert any(all(map(np.array_equal, found.rows, graph.rows)) for graph in graphs)
+    expected = [gw.sssp(graph, 0).to_arrow().select(["vertex", "distance"]) for graph in graphs]
+    for part in folder.glob("distances/*.parquet"):
+        table = pyarrow.parquet.read_table(part).select(["vertex", "distance"])
+        first = table["vertex"][0].as_py()
+        assert any(table.equals(whole.slice(first, len(table))) for whole in expected), part
+    states = sorted(folder.glob("ranks *"), key=lambda one: int(one.name.split()[1]))
+    for state in states[-2:]:
+        with processes.place(graphs[int(state.name.split()[1]) % 2]) as graph:
+            resumed = gw.pagerank(graph, checkpoint=state, **KILLED_OPTIONS)
+            whole = gw.pagerank(graph, **KILLED_OPTIONS)
+            np.testing.assert_array_equal(resumed.rank, whole.rank)
+    gw.write(graphs[0], file)
+    left = list(folder.rglob(".godwit-*"))
+    assert not [one for one in left if one.parent == folder], left
 
 
 def check_raise(folder: Path) -> None:

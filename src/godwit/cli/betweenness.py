@@ -204,14 +204,14 @@ def _on_processes(
 
     :param given: options that one process alone takes; None if not given
     """
-    from godwit.cli.processes import ProcessesQuery, parse_source
+    from godwit.cli.processes import ProcessesQuery, parse_placed_vertex
 
     taken = {key: value for key, value in arguments.items() if key not in ("devices", "edges")}
 
     def call(graph: DistributedGraph, progress: Any) -> Any:
         import godwit as gw
 
-        chosen = [parse_source(text, graph) for text in sources] or None
+        chosen = [parse_placed_vertex(text, graph, "source") for text in sources] or None
         return gw.betweenness_centrality(graph, sources=chosen, progress=progress, **taken)
 
     def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
@@ -219,5 +219,12 @@ def _on_processes(
 
     refused = [name for name, value in given.items() if value is not None]
     ProcessesQuery(
-        "betweenness", graph, options, reading, call, describe, _summary, refused
+        "betweenness",
+        graph,
+        options,
+        reading,
+        call,
+        describe,
+        lambda facts: [_summary(facts)],
+        refused,
     ).answer()

@@ -209,7 +209,7 @@ def _on_processes(
 
     :param given: options that one process alone takes; None if not given
     """
-    from godwit.cli.processes import ProcessesQuery, components_summary, describe_components
+    from godwit.cli.processes import ProcessesQuery, components_rows, describe_components
 
     def call(graph: DistributedGraph, progress: Any) -> Any:
         import godwit as gw
@@ -224,7 +224,7 @@ def _on_processes(
         reading,
         call,
         describe_components,
-        components_summary,
+        components_rows,
         refused,
     ).answer()
 

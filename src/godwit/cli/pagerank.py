@@ -181,5 +181,14 @@ def _on_processes(
         return _details(arguments, result)
 
     refused = [name for name, value in given.items() if value is not None]
-    query = ProcessesQuery("pagerank", graph, options, reading, call, describe, _summary, refused)
+    query = ProcessesQuery(
+        "pagerank",
+        graph,
+        options,
+        reading,
+        call,
+        describe,
+        lambda facts: [_summary(facts)],
+        refused,
+    )
     _check_converged(query.answer())

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from godwit.cli.outputs import Output
     from godwit.cli.progress import Display
     from godwit.distributed.graph import DistributedGraph
+    from godwit.distributed.processes import Processes
+    from godwit.graph.interchange.tables import Column
 
 BFS_EXAMPLES = """
 godwit bfs web.mtx.gz --source 1 --output distances.parquet
@@ -272,25 +274,44 @@ def _print_work(report: Report, statistics: Facts) -> None:
 
 def _on_processes(
     command: str, graph: str, options: ResultOptions, reading: ReadingOptions, sources: list[str],
-    cutoff: str | None, timeout_s: float | None, given: dict[str, Any],
+    target: str | None, cutoff: str | None, predecessors: bool, timeout_s: float | None,
+    given: dict[str, Any],
 ) -> None:  # fmt: skip
     """Search on the processes that ``mpiexec`` has started.
 
     :param given: options that one process alone takes; None if not given
     """
-    from godwit.cli.processes import ProcessesQuery, describe_paths, parse_source, paths_summary
+    from godwit.cli.processes import (
+        ProcessesQuery,
+        describe_paths,
+        describe_target,
+        parse_placed_vertex,
+    )
 
     def call(graph: DistributedGraph, progress: Any) -> Any:
         import godwit as gw
 
         return getattr(gw, command)(
-            graph, [parse_source(text, graph) for text in sources],
-            cutoff=parse_distance(cutoff, "cutoff"), timeout_s=timeout_s, progress=progress,
+            graph, [parse_placed_vertex(text, graph, "source") for text in sources],
+            target=None if target is None else parse_placed_vertex(target, graph, "target"),
+            cutoff=parse_distance(cutoff, "cutoff"), predecessors=predecessors or target is not None,
+            timeout_s=timeout_s, progress=progress,
         )  # fmt: skip
+
+    def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
+        facts = describe_paths(processes, graph, result)
+        if target is not None:
+            named = parse_placed_vertex(target, graph, "target")
+            facts["target"] = describe_target(graph, result, named)
+        return facts
+
+    def columns(result: Any) -> list[Column]:
+        written: list[Column] = result.columns if predecessors else result._shown_columns()
+        return written
 
     refused = [name for name, value in given.items() if value is not None]
     ProcessesQuery(
-        command, graph, options, reading, call, describe_paths, paths_summary, refused
+        command, graph, options, reading, call, describe, _answer_rows, refused, columns
     ).answer()
 
 
@@ -337,11 +358,21 @@ def paths(
     where = run.arguments
     if launched_processes() > 1:
         given = {
-            "--target": target, "--predecessors": predecessors or None, "--devices": run.devices,
-            "--partition": partition, "--seed": seed or None, "--execution": execution, "--delta": delta,
-            "--window": window, "--ring-items": ring_items,
+            "--devices": run.devices, "--partition": partition, "--seed": seed or None,
+            "--execution": execution, "--delta": delta, "--window": window, "--ring-items": ring_items,
         }  # fmt: skip
-        _on_processes(command, graph, options, reading, source, cutoff, run.timeout, given)
+        _on_processes(
+            command,
+            graph,
+            options,
+            reading,
+            source,
+            target,
+            cutoff,
+            predecessors,
+            run.timeout,
+            given,
+        )
         return
     # These import the large libraries.
     from godwit.algorithms.paths.result import check_cutoff

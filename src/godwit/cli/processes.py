@@ -17,7 +17,6 @@ from godwit.cli.report import (
     closing_rows,
     graph_line,
     integer,
-    number,
     outcome_rows,
     present,
 )
@@ -28,6 +27,7 @@ from godwit.graph.generators.spec import is_spec, plain_integer
 if TYPE_CHECKING:
     from godwit.distributed.graph import DistributedGraph
     from godwit.distributed.processes import Processes
+    from godwit.graph.interchange.tables import Column
 
 COMMANDS = ("bfs", "sssp", "pagerank", "components", "betweenness")
 """Commands that run on several processes."""
@@ -63,8 +63,9 @@ class ProcessesQuery:
 
     :param call: computes the result; its second argument is a bar, or None
     :param describe: returns the entries of ``--json`` about the result, the same in all processes
-    :param summary: returns label and text of the report's line about these entries
+    :param answer_rows: returns labels and texts of the report's lines about these entries
     :param refused: options that were given, and that only one process takes
+    :param columns: returns the columns of a whole result that are written; None: all
     """
 
     command: str
@@ -73,8 +74,9 @@ class ProcessesQuery:
     reading: ReadingOptions
     call: Callable[[DistributedGraph, Any], Any]
     describe: Callable[[Processes, DistributedGraph, Any], Facts]
-    summary: Callable[[Facts], tuple[str, str]]
+    answer_rows: Callable[[Facts], list[tuple[str, str]]]
     refused: Sequence[str]
+    columns: Callable[[Any], list[Column]] | None = None
 
     def answer(self) -> Any:
         """Read, run, write and report; return the result."""
@@ -100,7 +102,8 @@ class ProcessesQuery:
             with display.waiting("writing"), processes.running("write", options.output):
                 whole = result.gather()
                 if output is not None:
-                    output.write(whole.columns, whole.ids.in_file)
+                    columns = whole.columns if self.columns is None else self.columns(whole)
+                    output.write(columns, whole.ids.in_file)
         with processes.running("describe", self.command):
             facts = self._facts(processes, graph, result)
         if is_first:
@@ -163,18 +166,21 @@ class ProcessesQuery:
             verbose=self.options.verbose,
         )
         text = f"{integer(statistics['supersteps'])} supersteps, {integer(sent)} bytes between processes"
-        report.facts([self.summary(facts), *outcome_rows(facts), *rows, ("exchange", text)])
+        report.facts([*self.answer_rows(facts), *outcome_rows(facts), *rows, ("exchange", text)])
 
 
-def parse_source(text: str, graph: DistributedGraph) -> Any:
-    """Return the vertex id for an id in the file or ``max-degree``; all processes call it."""
+def parse_placed_vertex(text: str, graph: DistributedGraph, what: str) -> Any:
+    """Return the vertex id for an id in the file or ``max-degree``; all processes call it.
+
+    :param what: the name of the argument in messages
+    """
     if text == MAX_DEGREE:
         return graph.highest_degree_vertex()
     if graph.ids.kind not in ("consecutive", "integer"):
         return text
     file_id = plain_integer(text)
     if file_id is None:
-        raise InputError(f"source must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
+        raise InputError(f"{what} must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
     return file_id - (0 if graph.ids.own else graph.ids.base)
 
 
@@ -193,13 +199,22 @@ def describe_paths(processes: Processes, graph: DistributedGraph, result: Any) -
     }
 
 
-def paths_summary(facts: Facts) -> tuple[str, str]:
-    """Return the line about the distances."""
-    farthest = ""
-    if facts["largest_distance"] is not None:
-        farthest = f", the farthest at distance {number(facts['largest_distance'])}"
-    reached, vertices = integer(facts["reached_vertices"]), integer(facts["graph"]["vertices"])
-    return "reached", f"{reached} of {vertices} vertices{farthest}"
+def describe_target(graph: DistributedGraph, result: Any, target: Any) -> Facts:
+    """Return the target's distance and path, or None for both; all processes call it.
+
+    :param target: an id
+    """
+    import numpy as np
+
+    position = int(graph.positions([target], "target")[0])
+    (name,) = graph.ids_of(np.array([position])).tolist()
+    own = graph.vertices
+    mine = result.distance[position - own.start].item() if position in own else None
+    (distance,) = (one for one in graph.processes.share(mine) if one is not None)
+    if distance == result.unreached:
+        return {"vertex": name, "distance": None, "path": None}
+    path = graph.positions(result.path_to(target), "target")
+    return {"vertex": name, "distance": plain(distance), "path": graph.ids_of(path).tolist()}
 
 
 def describe_components(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
@@ -207,6 +222,6 @@ def describe_components(processes: Processes, graph: DistributedGraph, result: A
     return {"components": result.count}
 
 
-def components_summary(facts: Facts) -> tuple[str, str]:
+def components_rows(facts: Facts) -> list[tuple[str, str]]:
     """Return the line about the components."""
-    return "components", integer(facts["components"])
+    return [("components", integer(facts["components"]))]

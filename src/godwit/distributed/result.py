@@ -17,7 +17,7 @@ from godwit.errors import FileError, InputError
 from godwit.files import replacing
 from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
-from godwit.graph.result import VertexResult
+from godwit.graph.result import VertexResult, highest_values
 from godwit.runtime.statistics import RunStatistics
 
 
@@ -51,6 +51,17 @@ class DistributedResult(VertexResult):
     def columns(self) -> list[Column]:
         """The values; a subclass says which are there."""
         return [Column(self.value_name, self._values)]
+
+    def _column_of_vertices(
+        self, name: str, positions: Array, names: Array | int, present: Array | None = None
+    ) -> Column:
+        """Return a column whose values are vertices of the whole graph.
+
+        :param names: their ids, or the first id of a graph whose ids are consecutive
+        """
+        if self._processes is None:
+            return Column(name, positions, present, ids=True)
+        return Column(name, positions + names if isinstance(names, int) else names, present)
 
     def gather(self, root: int = 0) -> Self | None:
         """Return the result of all vertices in one process, and None in the others; all call it.
@@ -130,6 +141,40 @@ class DistributedResult(VertexResult):
         where = f"vertices {self.vertices.start} to {self.vertices.stop} of "
         of = "" if self._processes is None else where
         return f"{type(self).__name__}({of}{len(self._values)} values, {self._values.dtype})"
+
+
+class DistributedScores(DistributedResult):
+    """A number for each vertex."""
+
+    def to_dict(self) -> dict[Any, int | float]:
+        """Return the value of each vertex in ``vertices``, by its id."""
+        ids = self.ids.of(np.arange(len(self._values)))
+        return dict(zip(ids, self._values.tolist(), strict=True))
+
+    def highest(self, count: int) -> list[tuple[Any, int | float]]:
+        """Return ids and values of the vertices of highest value in the whole graph, highest first.
+
+        All processes call it, and get the same; of a gathered result, the process that has it. Of equal
+        values that of the smaller position comes first.
+
+        >>> import godwit as gw
+        >>> graph = gw.distributed.context().place(gw.generators.star(5))
+        >>> gw.betweenness_centrality(graph, normalized=False).highest(2)
+        [(0, 6.0), (1, 0.0)]
+
+        :raises InputError: ``count`` is no integer, or negative
+        """
+        if self._processes is None:
+            return highest_values(self._values, count, self.ids)
+        with self._processes.running("highest", count):
+            parts = self._processes.share(highest_values(self._values, count, self.ids))
+        return first_of_parts(parts, count)
+
+
+def first_of_parts(parts: list[list[tuple[Any, Any]]], count: int) -> list[tuple[Any, Any]]:
+    """Return the pairs of highest value, highest first, of each process' own; NaN is last."""
+    listed = [pair for part in parts for pair in part]
+    return sorted(listed, key=lambda pair: (pair[1] != pair[1], -pair[1]))[:count]
 
 
 def _joined(parts: list[VertexIds]) -> VertexIds:

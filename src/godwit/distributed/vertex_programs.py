@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 
 from godwit.distributed.graph import DistributedGraph
-from godwit.distributed.result import DistributedResult
+from godwit.distributed.result import DistributedScores
 from godwit.dtypes import Array, frozen, id_dtype_for
 from godwit.errors import InputError, ProcessError, ValueOverflowError
 from godwit.graph.ids import Vertex
 from godwit.graph.interchange.tables import Column
-from godwit.graph.result import highest_values
 from godwit.graph.rows import require_memory, thread_count_for
 from godwit.progress import ProgressArgument
 from godwit.public import public
@@ -61,7 +60,7 @@ _ALONE_VERTICES = 1 << 20
 _ANY = np.iinfo(np.int64).max
 
 
-class DistributedSolution(DistributedResult):
+class DistributedSolution(DistributedScores):
     """The own vertices' part of the result of a vertex program."""
 
     value_name = "value"
@@ -87,18 +86,6 @@ class DistributedSolution(DistributedResult):
         """The values and, where the program has a field, the fields."""
         fields = [] if self.fields is None else [Column("field", self.fields)]
         return [*super().columns, *fields]
-
-    def to_dict(self) -> dict[Any, int | float]:
-        """Return the value of each vertex in ``vertices``, by its id."""
-        ids = self.ids.of(np.arange(len(self._values)))
-        return dict(zip(ids, self._values.tolist(), strict=True))
-
-    def highest(self, count: int) -> list[tuple[Any, int | float]]:
-        """Return ids and values of the vertices of highest value, highest first; ties by position.
-
-        :raises InputError: ``count`` is no integer, or negative
-        """
-        return highest_values(self._values, count, self.ids)
 
 
 @public

@@ -209,6 +209,22 @@ def _search(
         head = end
 
 
+@kernel
+def offer(
+    rank: int, size: int, control: Any, settled: Any, offsets: Any, targets: Any, kinds: Any,
+    selected: int, candidates: Any, state: Any, queue: Any, ends: Any,
+) -> None:  # fmt: skip
+    """Run one round on one thread: queue the open vertices that settled ones lead to, up to ``ends[0]``."""
+    tail = 0
+    for i in range(settled.size):
+        tail = _offer(
+            settled[_at(i)], offsets, targets, kinds, selected, candidates, state, queue, tail
+        )  # fmt: skip
+        if i & 4095 == 0 and load_acquire(control, ABORT) != 0:
+            return
+    ends[0] = tail
+
+
 # Bound by the instantiation.
 
 VALUE = np.int64

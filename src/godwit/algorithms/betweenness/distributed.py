@@ -35,7 +35,7 @@ from godwit.algorithms.bfs.cpu import UNREACHED
 from godwit.algorithms.bfs.distributed import Search
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import Halo, HaloRows
-from godwit.distributed.result import DistributedResult
+from godwit.distributed.result import DistributedScores
 from godwit.dtypes import Array, as_flag
 from godwit.errors import InputError
 from godwit.graph.ids import Sources
@@ -58,7 +58,7 @@ _WIDE = False  # bound when a kernel is made: counts with exponents
 _at: Any = np.uint64
 
 
-class DistributedBetweennessResult(DistributedResult):
+class DistributedBetweennessResult(DistributedScores):
     """Betweenness of the own vertices of a process.
 
     :ivar source_positions: positions of the sources in the whole graph, ascending

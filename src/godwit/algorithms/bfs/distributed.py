@@ -56,7 +56,7 @@ from godwit.algorithms.paths.result import check_cutoff
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
 from godwit.distributed.vertex_programs import solve
-from godwit.dtypes import Array
+from godwit.dtypes import Array, as_flag
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
 from godwit.public import public
@@ -89,13 +89,19 @@ def bfs(
     *,
     target: Vertex | None = None,
     cutoff: float | None = None,
+    predecessors: bool = False,
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
 ) -> DistributedPathResult:
-    """Return distances in arcs of the own vertices; see :func:`godwit.bfs`."""
+    """Return distances in arcs of the own vertices; see :func:`godwit.bfs`.
+
+    :param predecessors: find the vertex before each one as well
+    """
     options = query_options(timeout_s=timeout_s, progress=progress)
-    with graph.processes.running("bfs", graph.vertex_count, source, target, cutoff):
-        return run_bfs(graph, source, target, cutoff, options)
+    same = (source, target, cutoff, predecessors)
+    with graph.processes.running("bfs", graph.vertex_count, *same):
+        with_predecessors = as_flag(predecessors, "predecessors")
+        return run_bfs(graph, source, target, cutoff, options, predecessors=with_predecessors)
 
 
 def run_bfs(
@@ -104,8 +110,11 @@ def run_bfs(
     target: Vertex | None,
     cutoff: float | None,
     options: SolverOptions,
+    *,
+    predecessors: bool,
 ) -> DistributedPathResult:
     """Search from the nearest source, within a block of :meth:`Processes.running`."""
+    poll = make_poll(options)
     limit = check_cutoff(cutoff)
     own, sources = graph.own_sources(source)
     if target is not None:
@@ -113,15 +122,20 @@ def run_bfs(
         limit = None if limit is None else math.floor(min(limit, UNREACHED - 1))
         solution = solve(
             PROGRAM, graph, dict.fromkeys(own.tolist(), 0), options,
-            limit=limit, target=position, poll=make_poll(options),
+            limit=limit, target=position, poll=poll,
         )  # fmt: skip
-        return DistributedPathResult(graph, sources, solution.values, solution.statistics)
-    statistics = RunStatistics(("cpu",), "direction-optimizing")
-    search = Search(graph, make_poll(options))
-    with statistics.phase("run"):
-        search.run(own, UNREACHED - 1 if limit is None else int(min(limit, UNREACHED - 1)))
-    search.report(statistics)
-    return DistributedPathResult(graph, sources, search.distance, statistics)
+        statistics, distance = solution.statistics, solution.values
+    else:
+        statistics = RunStatistics(("cpu",), "direction-optimizing")
+        search = Search(graph, poll)
+        with statistics.phase("run"):
+            search.run(own, UNREACHED - 1 if limit is None else int(min(limit, UNREACHED - 1)))
+        search.report(statistics)
+        distance = search.distance
+    result = DistributedPathResult(graph, sources, distance, statistics)
+    if predecessors:
+        result.find_predecessors(graph, unit_lengths=True, poll=poll)
+    return result
 
 
 class Search:

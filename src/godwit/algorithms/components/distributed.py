@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.components import SHORT_DEGREE
-from godwit.distributed.exchange import Questions
+from godwit.distributed.exchange import Questions, to_owners
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import WORD_BITS, HaloRows
-from godwit.distributed.result import DistributedResult
-from godwit.dtypes import Array, id_dtype_for
+from godwit.distributed.result import DistributedResult, first_of_parts
+from godwit.dtypes import Array, as_count, id_dtype_for
 from godwit.graph.build import SMALL_ARCS
 from godwit.graph.interchange.tables import Column
 from godwit.graph.rows import Rows, require_memory, thread_count_for
@@ -63,12 +63,12 @@ class DistributedComponentsResult(DistributedResult):
     value_name = "component"
 
     def __init__(
-        self, graph: DistributedGraph, label: Array, names: Array | None, count: int,
+        self, graph: DistributedGraph, label: Array, names: Array | int, count: int,
         statistics: RunStatistics,
     ) -> None:  # fmt: skip
         super().__init__(graph, label, statistics)
         self._names = names
-        self._first_id = graph.first_id
+        self._bounds = graph.bounds
         self.count = count
 
     @property
@@ -76,13 +76,45 @@ class DistributedComponentsResult(DistributedResult):
         """Position in the whole graph of the smallest vertex of each vertex' component."""
         return self._values
 
+    def largest(self, count: int) -> list[tuple[Any, int]]:
+        """Return names, by id, and sizes of the largest components, largest first; ties by first vertex.
+
+        All processes call it, and get the same; of a gathered result, the process that has it.
+
+        >>> import godwit as gw
+        >>> placed = gw.distributed.context().place(gw.Graph.from_edges([0, 1], [1, 2], vertex_count=4))
+        >>> gw.connected_components(placed).largest(2)
+        [(0, 3), (3, 1)]
+
+        :raises InputError: ``count`` is not an integer, or negative
+        """
+        processes = self._processes
+        if processes is None:
+            return self._largest_of(*np.unique(self._values, return_counts=True), count)
+        with processes.running("largest", count):
+            labels, sizes = np.unique(self._values, return_counts=True)
+            owners = np.searchsorted(self._bounds, labels, side="right") - 1
+            labels, sizes = to_owners(processes, owners, [labels, sizes])
+            names, which = np.unique(labels, return_inverse=True)
+            totals = np.zeros(len(names), np.int64)
+            np.add.at(totals, which, sizes)
+            parts = processes.share(self._largest_of(names - self.vertices.start, totals, count))
+        return first_of_parts(parts, count)
+
+    def _largest_of(self, names: Array, sizes: Array, count: int) -> list[tuple[Any, int]]:
+        order = np.argsort(-sizes, kind="stable")[: as_count(count, "count")]
+        return list(zip(self.ids.of(names[order]), sizes[order].tolist(), strict=True))
+
+    def to_dict(self) -> dict[Any, Any]:
+        """Return the name of the component of each vertex in ``vertices``, both by id."""
+        table = self.to_arrow()
+        vertices, names = (column.to_pylist() for column in table.columns)
+        return dict(zip(vertices, names, strict=True))
+
     @property
     def columns(self) -> list[Column]:
         """The id of each component's smallest vertex."""
-        if self._processes is None:
-            return [Column(self.value_name, self._values, ids=True)]
-        names = self._values + self._first_id if self._names is None else self._names
-        return [Column(self.value_name, names)]
+        return [self._column_of_vertices(self.value_name, self._values, self._names)]
 
 
 @public
@@ -106,7 +138,7 @@ def connected_components(
                 trees.join(*trees.ends(crossing))
             label, roots = trees.labels()
         count = int(processes.meet(roots).sum())
-        names = None if graph.is_range else graph.ids_of(label)
+        names = graph.first_id if graph.is_range else graph.ids_of(label)
         statistics.processed_items = np.array([len(label)], np.int64)
         statistics.rounds = np.array([trees.rounds], np.int64)
         processes.report(statistics)

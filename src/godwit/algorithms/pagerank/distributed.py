@@ -30,7 +30,7 @@ from godwit.distributed.checkpoint import Checkpoint
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
-from godwit.distributed.result import DistributedResult
+from godwit.distributed.result import DistributedScores
 from godwit.dtypes import Array, as_count, as_flag, as_float, as_positive_number
 from godwit.errors import InputError, ProcessError, shown
 from godwit.graph.rows import Rows, require_memory
@@ -54,7 +54,7 @@ _WORDS = 8  # of a thread's sums: a cache line
 _ALONE_WORK = 30_000
 
 
-class DistributedPageRankResult(DistributedResult):
+class DistributedPageRankResult(DistributedScores):
     """Ranks of the own vertices of a process.
 
     :ivar iterations: number of iterations

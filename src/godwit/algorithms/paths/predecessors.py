@@ -22,7 +22,7 @@ do not need it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -72,16 +72,17 @@ def predecessors(
     elif threads is None:
         threads = config.thread_count()
     in_arcs = in_arcs_at_hand(graph, weighted=not unit)
+    lengths = lengths_of(graph if in_arcs is None else in_arcs, unit)
     if in_arcs is None:
         without = run_team(
-            _push, graph.offsets, graph.targets, _lengths(graph, unit), distance, unreached,
-            candidates, unit, threads=threads, brief=brief,
+            push, graph.offsets, graph.targets, lengths, distance, unreached, candidates, unit,
+            threads=threads, brief=brief,
         )  # fmt: skip
     else:
         without = run_team(
-            _pull, graph.offsets, graph.targets, in_arcs.offsets, in_arcs.targets,
-            _lengths(in_arcs, unit), distance, unreached, candidates, sources, unit,
-            in_arcs.has_sorted_rows, threads=threads, brief=brief,
+            pull, graph.offsets, graph.targets, in_arcs.offsets, in_arcs.targets, lengths, distance,
+            unreached, candidates, sources, unit, 1 if unit else -1, in_arcs.has_sorted_rows,
+            threads=threads, brief=brief,
         )  # fmt: skip
     if not unit and sum(without) > len(sources):
         finish_ties(graph, distance, predecessor, sources)
@@ -93,9 +94,18 @@ def unreached_of(dtype: np.dtype[Any]) -> Any:
     return dtype.type(np.inf if dtype.kind == "f" else np.iinfo(dtype).max)
 
 
-def _lengths(graph: Graph, unit: bool) -> Array:
+class _Weighted(Protocol):
+    """A graph, or rows of one."""
+
+    @property
+    def targets(self) -> Array: ...
+    @property
+    def weights(self) -> Array | None: ...
+
+
+def lengths_of(rows: _Weighted, unit: bool) -> Array:
     """Return the weights; for unit lengths an empty array of one dtype, so that one kernel serves."""
-    return graph.targets[:0] if unit or graph.weights is None else graph.weights
+    return rows.targets[:0] if unit or rows.weights is None else rows.weights
 
 
 def _length(lengths: Any, arc: Any, unit: bool) -> Any:
@@ -124,7 +134,7 @@ def _count_without(rank: int, size: int, distance: Any, unreached: Any, candidat
 
 
 @kernel
-def _push(
+def push(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
     unreached: Any, candidates: Any, unit: bool,
 ) -> int:  # fmt: skip
@@ -153,14 +163,17 @@ def _push(
 
 
 @kernel
-def _pull(
+def pull(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, in_offsets: Any,
     in_targets: Any, lengths: Any, distance: Any, unreached: Any, candidates: Any, sources: Any,
-    unit: bool, ascending: bool,
+    unit: bool, nearest: int, ascending: bool,
 ) -> int:  # fmt: skip
     """Apply rule 1 along in-arcs; return the number of reached vertices of a part without predecessor.
 
     After a BFS the sources push to their neighbours, which would search long rows for just that vertex.
+
+    :param nearest: vertices up to this distance do not search
+    :param ascending: the first tight arc of a row is that of the smallest source
     """
     n = in_offsets.size - 1
     number = distance.dtype.type
@@ -183,7 +196,7 @@ def _pull(
             break
         for v in range(begin, end):
             far = distance[_at(v)]
-            if far == unreached or (unit and far <= 1):
+            if far == unreached or far <= nearest:
                 continue
             best = none
             for arc in range(in_offsets[_at(v)], in_offsets[_at(v + 1)]):
@@ -210,14 +223,14 @@ def finish_ties(graph: Graph, distance: Array, predecessor: Array, sources: Arra
     state[sources] = SETTLED
     kinds = np.zeros(graph.arc_count, np.uint8)
     run_team(
-        _ties, graph.offsets, graph.targets, _lengths(graph, False), distance, state, kinds,
+        note_ties, graph.offsets, graph.targets, lengths_of(graph, False), distance, state, kinds,
         threads=1 if graph.arc_count < ALONE_ARCS else config.thread_count(),
     )  # fmt: skip
     search(graph, kinds, EQUAL, candidates_of(predecessor), state)
 
 
 @kernel
-def _ties(
+def note_ties(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
     state: Any, kinds: Any,
 ) -> None:  # fmt: skip

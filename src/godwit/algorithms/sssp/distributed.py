@@ -32,19 +32,24 @@ def sssp(
     target: Vertex | None = None,
     cutoff: float | None = None,
     weighted: bool | None = None,
+    predecessors: bool = False,
     timeout_s: float | None = None,
     progress: ProgressArgument = None,
 ) -> DistributedPathResult:
-    """Return lengths of shortest paths to the own vertices; see :func:`godwit.sssp`."""
+    """Return lengths of shortest paths to the own vertices; see :func:`godwit.sssp`.
+
+    :param predecessors: find the vertex before each one as well
+    """
     options = query_options(timeout_s=timeout_s, progress=progress)
-    with graph.processes.running("sssp", graph.vertex_count, source, target, cutoff, weighted):
+    same = (source, target, cutoff, weighted, predecessors)
+    with graph.processes.running("sssp", graph.vertex_count, *same):
+        predecessors = as_flag(predecessors, "predecessors")
         if weighted is not None and as_flag(weighted, "weighted") and not graph.is_weighted:
             raise InputError("weighted=True needs a graph with weights, and this one has none")
-        if weighted is False:
-            return run_bfs(graph, source, target, cutoff, options)
-        if not graph.is_weighted:
-            return run_bfs(graph, source, target, cutoff, options).with_wide_distances()
-        return _run(graph, source, target, cutoff, options)
+        if weighted is False or not graph.is_weighted:
+            counted = run_bfs(graph, source, target, cutoff, options, predecessors=predecessors)
+            return counted if weighted is False else counted.with_wide_distances()
+        return _run(graph, source, target, cutoff, options, predecessors=predecessors)
 
 
 def _run(
@@ -53,6 +58,8 @@ def _run(
     target: Vertex | None,
     cutoff: float | None,
     options: SolverOptions,
+    *,
+    predecessors: bool,
 ) -> DistributedPathResult:
     limit = check_cutoff(cutoff)
     own, sources = graph.own_sources(source)
@@ -63,9 +70,8 @@ def _run(
     program = PROGRAMS["float64"] if is_float else SATURATING
     start = dict.fromkeys(own.tolist(), 0)
     position = None if target is None else int(graph.positions([target], "target")[0])
-    solution = solve(
-        program, graph, start, options, limit=limit, target=position, poll=make_poll(options)
-    )
+    poll = make_poll(options)
+    solution = solve(program, graph, start, options, limit=limit, target=position, poll=poll)
     distance = solution.values
     if program is SATURATING:
         is_farthest = int((distance == FARTHEST).any())
@@ -74,7 +80,10 @@ def _run(
                 "a distance reaches 2^63 - 2 or more, beyond the range of int64 distances; give the "
                 "weights as float64, or a cutoff"
             )
-    return DistributedPathResult(graph, sources, distance, solution.statistics)
+    result = DistributedPathResult(graph, sources, distance, solution.statistics)
+    if predecessors:
+        result.find_predecessors(graph, unit_lengths=False, poll=poll)
+    return result
 
 
 def _check_weights(weights: Array | None) -> None:

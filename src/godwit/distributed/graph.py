@@ -271,7 +271,7 @@ def bounds_of_ends(processes: Processes, ends: list[Array], vertex_count: int) -
 
 _BUCKET_BITS = 14
 """Ranges of vertices begin at one of about so many (as a power of two) equally wide buckets."""
-_PIECE = 1 << 20
+_PIECE = 1 << 16
 
 
 def balanced_bounds(begins: Array, costs: Array, vertex_count: int, parts: int) -> Array:

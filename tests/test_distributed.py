@@ -208,8 +208,9 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
 def test_examples_in_docstrings() -> None:
     code = (
         "import doctest, importlib\n"
-        "for name in ('', '.processes', '.result'):\n"
-        "    failed, tried = doctest.testmod(importlib.import_module(f'godwit.distributed{name}'))\n"
+        "for name in ('distributed', 'distributed.processes', 'distributed.result',\n"
+        "             'algorithms.components.distributed'):\n"
+        "    failed, tried = doctest.testmod(importlib.import_module(f'godwit.{name}'))\n"
         "    assert tried and not failed\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

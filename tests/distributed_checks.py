@@ -6,9 +6,11 @@ A check raises in the process that finds something wrong, which ends all of them
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import signal
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,36 +98,139 @@ def check_results(folder: Path) -> None:
         print("ranks", ranks.hexdigest(), centralities.hexdigest())
 
 
+def odd_graphs(count: int, seed: int = 200) -> Iterator[gw.Graph]:
+    """Yield random graphs of shapes that divide badly, with all kinds of ids and weights."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        sources, targets, n = _odd_edges(generator, number % len(_ODD_SHAPES))
+        m = len(sources)
+        weights: Any = (
+            None,
+            generator.integers(0, 9, m).astype(np.int32),
+            generator.random(m) * 10.0 ** generator.integers(-30, 30, m),
+            np.zeros(m, np.int32),
+            generator.integers(0, 2, m) * generator.random(m).astype(np.float32),
+            generator.integers(0, 1 << 40, m),
+            np.full(m, 0.1),
+        )[generator.integers(7)]
+        ids: Any = (
+            0,
+            0,
+            100,
+            [f"v{v}" for v in range(n)],
+            np.cumsum(generator.integers(1, 1 << 40, n)),
+            generator.permutation(n),
+        )[generator.integers(6)]
+        yield gw.Graph.from_edges(
+            sources, targets, weights, vertex_count=n, directed=bool(generator.integers(2)), ids=ids
+        )
+
+
+_ODD_SHAPES = (
+    "random", "few vertices", "no edge", "star", "mostly isolated", "loops and parallel edges",
+    "shuffled path", "between the halves", "within one word", "clique at the end", "forest", "skewed",
+)  # fmt: skip
+
+
+def _odd_edges(generator: np.random.Generator, shape: int) -> tuple[Any, Any, int]:
+    """Return sources and targets of random edges, and the number of vertices."""
+    name = _ODD_SHAPES[shape]
+    n = int(generator.integers(1, 6 if name == "few vertices" else 700))
+    m = int(generator.integers(0, 5 * n))
+    sources, targets = generator.integers(0, n, (2, m))
+    if name == "no edge":
+        sources = targets = np.empty(0, np.int64)
+    elif name == "star":
+        targets = np.full(m, generator.integers(n))
+    elif name == "mostly isolated":
+        sources, targets = sources[:5], targets[:5]
+    elif name == "loops and parallel edges":
+        some = generator.integers(0, n, 4)
+        sources, targets = some[sources % 4], some[targets % 4]
+    elif name == "shuffled path":
+        order = generator.permutation(n)
+        sources, targets = order[:-1], order[1:]
+    elif name == "between the halves":
+        sources, targets = sources // 2, n // 2 + targets // 2
+    elif name == "within one word":
+        sources, targets = (n // 2 + np.stack([sources, targets]) % 64).clip(max=n - 1)
+    elif name == "clique at the end":
+        last = np.arange(max(0, n - 30), n)
+        sources, targets = np.repeat(last, len(last)), np.tile(last, len(last))
+    elif name == "forest":
+        sources = np.flatnonzero(generator.random(n) < 0.9)
+        targets = (sources * generator.random(len(sources))).astype(np.int64)
+    elif name == "skewed":
+        sources, targets = (n * generator.random((2, m)) ** 4).astype(np.int64)
+    return sources, targets, n
+
+
 def check_random(folder: Path) -> None:
-    """Compare many random graphs with one process; print a hash of ranks and centralities.
+    """Compare many random graphs with one process, and ranks with other numbers of processes.
 
     ``GODWIT_GRAPHS`` says how many: 200 take minutes.
     """
     hashes = hashlib.sha256(), hashlib.sha256()
     differences: Any = (0.0, 0.0)
-    count = int(os.environ.get("GODWIT_GRAPHS", "5"))
-    for number, graph in enumerate(random_graphs(count, 200)):
+    count = int(os.environ.get("GODWIT_GRAPHS", "6"))
+    for number, graph in enumerate(odd_graphs(count)):
         with processes.place(graph) as placed:
             differences = np.maximum(differences, compare_all(graph, placed, number, hashes))
     if is_first:
-        print("random graphs", count, *(one.hexdigest()[:16] for one in hashes))
+        compare_hashes(folder, f"{count} random graphs", hashes)
+        print(f"{count} random graphs on {processes.count} processes")
         print("largest difference of ranks in sum, of a centrality:", *differences)
 
 
 def check_data(folder: Path) -> None:
-    """Compare all graphs of a folder, ``GODWIT_DATA``, with one process, read as ``.godwit`` files."""
-    for number, file in enumerate(sorted(Path(os.environ["GODWIT_DATA"]).glob("*.xz"))):
-        graph = gw.read(file)
-        native = folder / f"{file.name}.godwit"
+    """Compare all graphs in the files of a folder, ``GODWIT_DATA``, with one process.
+
+    They are read as ``.godwit`` files, and again as edge lists.
+    """
+    only = os.environ.get("GODWIT_FILES", "")  # a part of names
+    native, text = folder / "graph.godwit", folder / "graph.txt"
+    files = [file for file in graph_files(folder) if only in file.name] if is_first else []
+    for number, file in enumerate(processes.share(files)[0]):
+        begin = time.perf_counter()
         if is_first:
+            graph = gw.read(file)
             gw.write(graph, native)
+            gw.write(graph, text, format="edge-list")
         processes.share(None)
+        graph = gw.read(native)
+        with processes.place(text, directed=graph.directed) as placed:
+            compare_stored(gw.read(text, directed=graph.directed), placed)
         hashes = hashlib.sha256(), hashlib.sha256()
         with processes.place(native) as placed:
             differences = compare_all(graph, placed, number, hashes)
         if is_first:
-            native.unlink()
-            print(file.name, *(one.hexdigest()[:16] for one in hashes), *differences, flush=True)
+            compare_hashes(folder, file.name, hashes)
+            took_s = time.perf_counter() - begin
+            print(file.name, *differences, f"{took_s:.1f} s", flush=True)
+
+
+def graph_files(folder: Path) -> list[Path]:
+    """Return the graph files of the folder ``GODWIT_DATA``, those of archives unpacked."""
+    data = Path(os.environ["GODWIT_DATA"])
+    for archive in sorted((data / "small").glob("*.tar.xz")):
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder / "unpacked", filter="data")
+    small = [
+        file for file in sorted((folder / "unpacked").rglob("*"))
+        if file.suffix in (".gr", ".mtx", ".graph", ".el", ".wel")
+    ]  # fmt: skip
+    return [*small, *sorted((data / "expected").rglob("*.v")), *sorted(data.glob("*.xz"))]
+
+
+def compare_hashes(folder: Path, name: str, hashes: Any) -> None:
+    """Compare hashes of ranks and centralities with those of an earlier run in the same folder."""
+    made = " ".join(one.hexdigest() for one in hashes)
+    file = folder / f"{name}.hashes"
+    if not file.exists():
+        file.write_text(made)
+    assert file.read_text() == made, (
+        f"{name}: ranks differ from those of other numbers of processes"
+    )
 
 
 def compare_all(graph: gw.Graph, placed: Any, number: int, hashes: Any) -> tuple[float, float]:
@@ -728,16 +833,64 @@ def check_memory(folder: Path) -> None:
         )
 
 
+KILLED = "rmat:12,seed=1,weights=1..9", "rmat:12,seed=2,weights=1..9"
+"""Graphs that are written in turns until a process is killed."""
+KILLED_OPTIONS: dict[str, Any] = {"tolerance": 1e-12, "accelerated": False}
+
+
 def check_kill(folder: Path) -> None:
-    """Place, search and write again and again, until a process is killed."""
+    """Place, read, search, rank and write again and again, until a process is killed."""
     (folder / f"{rank}.pid").write_text(str(os.getpid()))
-    number = 0
-    while True:
-        with processes.place("rmat:12") as graph:
-            gw.pagerank(graph)
-            gw.connected_components(graph)
-            gw.bfs(graph, 0).to_parquet(folder / f"written {number % 3}")
-        number += 1
+    text = folder / "edges.txt"
+    if is_first:
+        gw.write(gw.generate(KILLED[0]), text, format="edge-list")
+
+    def begin(name: str) -> None:
+        (folder / f"{rank}.doing").write_text(name)
+
+    for number in itertools.count():
+        begin("place")
+        with processes.place(KILLED[number % 2]) as graph:
+            begin("read")
+            with processes.place(text, directed=False) as read:
+                begin("components")
+                gw.connected_components(read)
+            begin("bfs")
+            gw.bfs(graph, 0)
+            begin("sssp")
+            distances = gw.sssp(graph, 0)
+            begin("pagerank with checkpoint")
+            saved = {"checkpoint": folder / f"ranks {number}", "checkpoint_s": 0}
+            gw.pagerank(graph, **saved, **KILLED_OPTIONS)
+            begin("write")
+            gw.write(graph, folder / "graph.godwit")
+            begin("to_parquet")
+            distances.to_parquet(folder / "distances")
+
+
+def check_killed(folder: Path) -> None:
+    """Check the files that killed processes have left: each is complete, and saved states go on."""
+    import pyarrow.parquet
+
+    graphs = [gw.generate(spec) for spec in KILLED]
+    file = folder / "graph.godwit"
+    if file.exists():
+        found = gw.read(file)
+        assert any(all(map(np.array_equal, found.rows, graph.rows)) for graph in graphs)
+    expected = [gw.sssp(graph, 0).to_arrow().select(["vertex", "distance"]) for graph in graphs]
+    for part in folder.glob("distances/*.parquet"):
+        table = pyarrow.parquet.read_table(part).select(["vertex", "distance"])
+        first = table["vertex"][0].as_py()
+        assert any(table.equals(whole.slice(first, len(table))) for whole in expected), part
+    states = sorted(folder.glob("ranks *"), key=lambda one: int(one.name.split()[1]))
+    for state in states[-2:]:
+        with processes.place(graphs[int(state.name.split()[1]) % 2]) as graph:
+            resumed = gw.pagerank(graph, checkpoint=state, **KILLED_OPTIONS)
+            whole = gw.pagerank(graph, **KILLED_OPTIONS)
+            np.testing.assert_array_equal(resumed.rank, whole.rank)
+    gw.write(graphs[0], file)
+    left = list(folder.rglob(".godwit-*"))
+    assert not [one for one in left if one.parent == folder], left
 
 
 def check_raise(folder: Path) -> None:

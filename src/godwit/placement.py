@@ -204,7 +204,7 @@ def place_for_one_query(
     seed: int = 0,
     duplication: Duplication | None = None,
 ) -> PlacedGraph:
-    """Return a placed graph, which on one device or GPUs is uploaded only when the query asks for it."""
+    """Return a placed graph for one query, which uploads what it needs."""
     if not isinstance(graph, Graph):
         raise not_a_graph(graph)
     context = Context(default_devices(graph) if devices is None else devices)
@@ -218,7 +218,7 @@ def place_for_one_query(
 
 _WIDE_ARCS = 1 << 28
 _WIDE_DEGREE = 8
-"""From so many arcs, and arcs per vertex, on, most queries of a placed graph gain by several GPUs."""
+"""Arcs, and arcs per vertex, from which on most queries of a placed graph gain by several GPUs."""
 _LONG_QUERY_ARCS = 1 << 36
 """Arcs that a query visits in about a second, after which placing a graph on further GPUs pays."""
 _ROOM = 4

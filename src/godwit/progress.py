@@ -169,7 +169,7 @@ def _duration(seconds: float) -> str:
 
 
 def _place() -> Callable[[str], Any] | None:
-    """Return what shows a bar; None if nobody would see it."""
+    """Return the class that shows a bar here; None if stderr is neither a terminal nor a notebook's."""
     if _in_notebook():
         return _NotebookBar
     return _TerminalBar if sys.stderr is not None and sys.stderr.isatty() else None

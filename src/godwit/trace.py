@@ -357,9 +357,9 @@ def _tracks(events: Iterable[_Event]) -> list[tuple[str, str | None]]:
 
 
 def _lane(lanes: list[list[float]], span: _Event) -> int:
-    """Return the first track of a name where a span lies within the last open one, or behind all.
+    """Return the first lane in which a span overlaps no other span, unless it lies within that.
 
-    :param lanes: of each such track, when the spans end that are open, the outermost first
+    :param lanes: for each lane the end times of the spans that are open, outermost first; changed
     """
     for lane, ends in enumerate(lanes):
         while ends and ends[-1] <= span.begin_s:

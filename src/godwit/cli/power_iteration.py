@@ -39,7 +39,7 @@ class _PowerQuery(ScoreQuery):
 
     @property
     def verified_tolerance(self) -> float:
-        """Largest mean change by one more iteration: the last one's was below the tolerance."""
+        """Largest mean change that one more iteration may make: twice the tolerance of the query."""
         return float(2 * self.arguments["tolerance"])
 
     def verify(self, result: Any) -> str:

@@ -274,7 +274,7 @@ class Link:
         return future
 
     def _shared(self, segment: Segment | None, array: Any) -> Slot | Message | None:
-        """Return the buffer or message that holds the memory of an array to send on, with one more user."""
+        """Return the buffer or message whose memory an array to send on lies in, after adding a user."""
         if segment is None:
             for receiver in self.source.inbound:
                 origin = receiver.shared_part(array)

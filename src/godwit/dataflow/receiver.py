@@ -1,10 +1,10 @@
-"""Segments, and the end of a link at which they arrive: a pipelined receiver (Groute, 4.1, 4.2).
+"""Segments, and the receiving end of a link (pipelined: Groute, sections 4.1 and 4.2).
 
 A sender's segments are *offered* to every receiver that may take them. A receiver with free buffers claims
 the first unclaimed ones, which only one receiver can, starts the copy straight from the sender's memory
 into its buffers, and delivers the segments with events that are done when they have arrived. Offers all of
-whose segments other receivers have claimed are *stale*, and dropped later. There is no lock per router:
-each receiver has its own, and segments are claimed in one atomic step.
+whose segments other receivers have claimed are *stale*, and dropped later. No lock of a router is taken
+for a segment: each receiver has its own, and segments are claimed in one atomic step (:meth:`Offer.claim`).
 
 Invariant: a segment is claimed, or its offer is in the queue of each of its receivers. A buffer is free, or
 belongs to one claimed segment and has users: the endpoint that received it, until it releases it, and
@@ -216,10 +216,10 @@ class PendingSegment(Future[Segment]):
 class Offer:
     """Consecutive segments of a message, offered to some receivers, each of which claims the next of them.
 
-    :param numbers: of the segments in their message
-    :param order: offers of lower order go first
-    :param units: what the sender's link counts them as
-    :ivar last_offset: the first row of the last segment
+    :param numbers: indices of the segments in their message
+    :param order: minus the priority; offers of lower order are claimed first
+    :param units: number by which the link's count of unclaimed offers falls when all are claimed
+    :ivar last_offset: index in the message of the first row of the last segment
     """
 
     __slots__ = ("_left", "last_offset", "message", "order", "receivers", "units")
@@ -521,7 +521,7 @@ class Receiver:
         self._most_offers = max(_FEW_OFFERS, 2 * len(self._offers))
 
     def load(self) -> tuple[int, int]:
-        """Return the number of buffers that are not free, all before the first request, and of segments."""
+        """Return the number of buffers in use (all, before the first request), and of segments."""
         return self.buffers - len(self._free), self.segments
 
     @property
@@ -670,8 +670,8 @@ class Receiver:
         link.
 
         Invariant: one thread at a time claims, so that segments arrive in order. A thread that finds
-        another one at it, or itself (the garbage collector may free a buffer at any point), only says that
-        there is more to do, before it tries; who claims looks for that after letting others.
+        another one claiming, or itself (the garbage collector may free a buffer at any point), only leaves
+        ``_again`` set. The claiming thread looks at that once more after it has released ``_matching``.
         """
         taken: list[Offer] = []
         passed_on: list[Message] = []

@@ -44,8 +44,8 @@ class Router(Endpoint):
     :param packet_bytes: size of the receive buffers, one number or one for each output
     :param buffers: number of receive buffers, one number or one for each output
     :param copies: if True, segments are copied even where a receiver could read the sender's memory
-    :ivar asks_by_message: True if all segments of a message go the same way
-    :ivar asks_by_source: True if all segments of an input do
+    :ivar asks_by_message: True if the policy gives all segments of a message the same receivers
+    :ivar asks_by_source: True if it gives all segments of an input the same receivers
     :raises TopologyError: an endpoint is named twice or of another context, there is no output, or it
         connects an endpoint to itself alone
     :raises InputError: an unknown policy, or numbers out of range
@@ -89,7 +89,7 @@ class Router(Endpoint):
             end.asks_by_message for end in behind
         )
         self._is_output = False
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of _senders; no segment needs it
         self._outputs = ends_out
         self._inputs = ends_in
         self._out_of: dict[Endpoint, Link] = {}

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class _Thread(threading.Thread):
-    """Thread that runs a worker, and if it is kept others of the same GPU, or the host, after that.
+    """Thread that runs a worker, and then perhaps further ones on the same GPU, or on the host.
 
-    :param is_kept: if True, it waits in :data:`_idle` for the next worker
-    :param gpu: that of its workers; None for workers of the host
+    :param is_kept: True to wait in :data:`_idle` for further workers
+    :param gpu: index of the GPU of its workers; None for workers of the host
     """
 
     def __init__(self, name: str, is_kept: bool, gpu: int | None) -> None:

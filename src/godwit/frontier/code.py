@@ -131,7 +131,9 @@ class Accumulators:
 
 @dataclass(frozen=True)
 class StepCode:
-    """A whole program.
+    """A step program in the form that CPUs and GPUs compile.
+
+    :param steps: operators and loops, in their order
 
     :param fields: names and dtypes (int32, uint32, int64, float32 or float64)
     :param numbers: names and dtypes (int64 or float64); the first two are :data:`SIZE` and

@@ -76,7 +76,7 @@ class Source:
         return self._size
 
     def room(self, share: float) -> int:
-        """Return the bytes of a share of the memory, at most those that may be held at once."""
+        """Return the size of buffers to use: a share of the free memory, at most ``held_bytes``."""
         room = int(share * config.available_memory_bytes())
         return room if self._held_bytes is None else min(room, self._held_bytes)
 

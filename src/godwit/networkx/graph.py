@@ -50,7 +50,7 @@ class ArrayGraph:
     :param nodes: the nodes, in order
     :param structure: the graph of their positions, without weights and parallel arcs
     :param multiplicity: of a multigraph, the number of parallel edges of each arc
-    :ivar placements: on devices, by the identity of what is placed, and the names of the devices
+    :ivar placements: placed graphs, by the ``id`` of the graph that is placed, and the names of the devices
     :ivar scratch: arrays of searches between two nodes, kept since making them takes longer than the search
     """
 

@@ -123,13 +123,13 @@ class NodePaths:
 
 
 class _Unfilled:
-    """Type of the one key of a dictionary that is not filled."""
+    """Type of the only key that a :class:`LazyDict` has before it is filled."""
 
 
 _UNFILLED = _Unfilled()
 _LOCK = threading.Lock()
 _FEW = 16
-"""Look-ups from arrays take as long as filling if more than one in so many nodes is looked up."""
+"""Look-ups of more than one in 16 nodes take longer than filling the dictionary."""
 
 
 class FilledDict(dict[Any, Any]):

@@ -1,6 +1,7 @@
-"""How kernels are run (:class:`GpuOptions`), and which options a primitive refuses before it starts.
+"""Options of GPU kernels (:class:`GpuOptions`), and checks of which of them an algorithm takes.
 
-Ways of communication, and why: docs/supersteps.md, "What travels". PageRank and betweenness take either.
+Each public function calls one of the checks before it starts a kernel, so that no option is ignored
+silently. What GPUs send each other by ``communication``, and why: docs/supersteps.md, "What travels".
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from godwit.errors import InputError, shown
 from godwit.runtime.protocol import Device
 
 OF_WORKERS = ("transport", "hops", "volume")
-"""Options of the asynchronous solver."""
+"""Options that the asynchronous solver takes."""
 OF_STEPS = ("transport",)
-"""Of these, one of supersteps, too, but for ``"ring"``."""
+"""Options of the asynchronous solver that supersteps take, too (``transport="ring"`` excepted)."""
 OF_FRONTIERS = ("frontier_items", "schedule")
-"""Of BFS in supersteps and step programs."""
+"""Options that BFS in supersteps and step programs take."""
 OF_SEARCHES = (*OF_FRONTIERS, "turn_down", "turn_back")
-"""Of BFS in supersteps."""
+"""Options that BFS in supersteps takes."""
 
-_WHOSE = {
+_WHOSE = {  # for messages: which algorithms take an option that not all of them take
     **dict.fromkeys(OF_SEARCHES, "BFS in supersteps"),
     **dict.fromkeys(OF_FRONTIERS, "BFS in supersteps and step programs"),
     **dict.fromkeys(OF_WORKERS, "the asynchronous solver"),
@@ -34,27 +35,29 @@ _WHOSE = {
 
 
 def asked_for(gpu: GpuOptions, names: Iterable[str]) -> list[str]:
-    """Which of these options are not as usual."""
+    """Return the names of those options that differ from their defaults."""
     if gpu is DEFAULT_GPU_OPTIONS:
         return []
     return [name for name in names if getattr(gpu, name) != getattr(DEFAULT_GPU_OPTIONS, name)]
 
 
 def _rings_for_nothing(gpu: GpuOptions, names: Sequence[str]) -> bool:
-    """Whether a ring was asked for, of what is not of workers."""
+    """Return True if a ring was asked for, and ``names`` are not the asynchronous solver's options."""
     return gpu.transport == "ring" and not set(OF_WORKERS) <= set(names)
 
 
 def only_of_workers(gpu: GpuOptions) -> list[str]:
-    """What was asked for that the asynchronous solver alone has."""
+    """Return the options given that only the asynchronous solver takes."""
     rings = ["transport='ring'"] if gpu.transport == "ring" else []
     return rings + asked_for(gpu, [name for name in OF_WORKERS if name not in OF_STEPS])
 
 
 def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
-    """The options for a part of a primitive that takes, of those that not all take, these only.
+    """Return options with the defaults in place of those that a part of an algorithm does not take.
 
-    Supersteps that are to send in a ring send as usual.
+    ``transport="ring"``, which supersteps do not take, becomes the default, too.
+
+    :param names: the options that the part takes, of those that not all algorithms take
     """
     left_out = asked_for(gpu, [name for name in _WHOSE if name not in names])
     if _rings_for_nothing(gpu, names):
@@ -65,10 +68,10 @@ def options_for(gpu: GpuOptions, names: Sequence[str]) -> GpuOptions:
 def check_options(
     devices: Sequence[Device], gpu: GpuOptions, what: str, names: Sequence[str] = ()
 ) -> None:
-    """InputError if an option was given that a primitive has no use for.
+    """Raise InputError if an option was given that an algorithm does not take.
 
-    :param what: the primitive
-    :param names: of the options that not all primitives take, those that it does
+    :param what: name of the algorithm, for the message
+    :param names: the options that it takes, of those that not all algorithms take
     """
     if devices[0].kind == "cpu" or gpu is DEFAULT_GPU_OPTIONS:
         return
@@ -83,7 +86,7 @@ def check_options(
 
 
 def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if what goes from worker to worker is to be broadcast, or an option is not for workers."""
+    """Raise InputError for options that the asynchronous solver does not take, such as broadcasts."""
     what = "vertex programs, SSSP, and BFS with execution='asynchronous'"
     check_options(devices, gpu, what, OF_WORKERS)
     refuse(
@@ -94,7 +97,7 @@ def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
 
 
 def check_search(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if BFS in supersteps, which may look in either direction next, is to be selective."""
+    """Raise InputError if BFS in supersteps is to send selectively: a pulled level reads all marks."""
     refuse(
         devices, gpu, "selective",
         "BFS in supersteps tells all devices which vertices are visited, as the next level may be looked "
@@ -103,7 +106,10 @@ def check_search(devices: Sequence[Device], gpu: GpuOptions) -> None:
 
 
 def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) -> None:
-    """InputError if PageRank is to broadcast to devices that have no room for what they do not read."""
+    """Raise InputError if PageRank is to broadcast, and devices store only the ranks that they read.
+
+    :param one_hop: the graph was placed with ``duplication="1-hop"``
+    """
     if one_hop:
         refuse(
             devices, gpu, "broadcast",
@@ -113,7 +119,7 @@ def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) ->
 
 
 def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if components, whose merge says who tells whom, are to communicate in any way."""
+    """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send."""
     check_options(devices, gpu, "connected components")
     for wrong in get_args(Communication):
         refuse(
@@ -123,13 +129,13 @@ def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
 
 
 def check_strong_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """InputError if strong components, which one GPU finds alone, are to communicate in any way."""
+    """Raise InputError if ``communication`` was given for strong components, which one GPU finds alone."""
     for wrong in get_args(Communication):
         refuse(devices, gpu, wrong, "one GPU finds strongly connected components alone")
 
 
 def refuse(devices: Sequence[Device], gpu: GpuOptions, wrong: Communication, reason: str) -> None:
-    """InputError if GPUs are to communicate in a way that is not possible, for a reason."""
+    """Raise InputError, with a reason, if ``gpu.communication`` is ``wrong`` and devices are GPUs."""
     if devices[0].kind != "cpu" and gpu.communication == wrong:
         raise InputError(f"communication={wrong!r} is not possible here: {reason}")
 
@@ -138,11 +144,11 @@ LONGEST_SLICE_S = 10
 
 
 Schedule = Literal["mixed", "thread", "warp", "block", "merge-path"]
-"""How the arcs of a frontier are shared out among threads: a file schedule_*.cuh of runtime/cuda each."""
+"""How arcs of a frontier are distributed over threads; each a schedule_*.cuh of runtime/cuda/include."""
 
 
 Communication = Literal["selective", "broadcast"]
-"""What travels to another device: what it reads, or everything."""
+"""Which values a device sends to another one: those that it reads, or all."""
 
 
 @dataclass(frozen=True)

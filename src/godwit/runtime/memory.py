@@ -164,10 +164,7 @@ class Space(Protocol):
         """Return a context manager that makes the endpoint's GPU and stream CuPy's current ones."""
 
     def entered_thread(self) -> AbstractContextManager[Any]:
-        """Do so in the calling thread, for the block that is returned; the GPU stays current after it.
-
-        The thread runs workers of this GPU alone.
-        """
+        """Do as :meth:`entered` in a thread that runs workers of this GPU alone: the GPU stays current."""
 
     def close(self) -> None:
         """Free all memory; nothing may be using it. A second call has no effect."""

@@ -141,7 +141,7 @@ class RunPoll:
         return self._timeout_s - (run_clock() - begin)
 
     def until_look_s(self) -> float:
-        """Return the seconds after which a kernel is to end so that this can be called in time."""
+        """Return the seconds until the next call is due: for the time-out, or for the hand-over."""
         remaining = self.remaining_s()
         if self._hand_over is None or self._begin is None:
             return remaining

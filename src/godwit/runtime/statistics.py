@@ -141,9 +141,9 @@ class RunStatistics:
             self.__dict__.pop(name, None)
 
     def count_later(self, count: Callable[[RunStatistics], None]) -> None:
-        """Let counts be set when one of them is first read, as who waits for a result does not need them.
+        """Set counts when one of them is first read, so that a query does not wait for that.
 
-        :param count: sets counts; reads none, nor anything that changes after the run
+        :param count: sets the counts of these statistics; reads nothing that changes after the run
         """
         self.__dict__[_COUNTING] = count
 

@@ -58,7 +58,7 @@ class OneGpuPlan(StepPlan[StepPlacement]):
     :param owner: the plans that share arrays: those of one algorithm
     :param threads: of a block, if the options do not say
     :ivar struct: the arguments
-    :ivar seconds: times of the latest query by phase; the first one is told what it took to make the plan
+    :ivar seconds: seconds of the latest query by phase; those of the first query include making the plan
     """
 
     def __init__(

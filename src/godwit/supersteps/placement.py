@@ -48,7 +48,7 @@ Outcome = TypeVar("Outcome")
 
 
 _COPY_ROOM = 4
-"""A GPU has ample room for a copy of a graph if so many would fit."""
+"""A GPU has ample room for a copy of a graph if this number of copies would fit."""
 _RUNS_PER_LOOK = 16
 """Runs on copies after which free memory is looked at: that takes as long as labelling a small graph."""
 

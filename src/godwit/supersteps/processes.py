@@ -28,7 +28,7 @@ from godwit.supersteps.arrays import StepPart
 
 
 class OtherProcesses(Protocol):
-    """What supersteps need of the processes that run together; all of them call each method alike."""
+    """Communication of the processes that run together; a method returns when all have called it."""
 
     rank: int
     count: int
@@ -50,7 +50,7 @@ class OtherProcesses(Protocol):
         """Send each process an array of bytes; return those that it got, in the order of the processes."""
 
     def together(self) -> AbstractContextManager[None]:
-        """Return a block that all processes enter at a time, and that Ctrl-C does not leave."""
+        """Return a context manager that waits for all processes, and delays Ctrl-C until its end."""
 
 
 def send_to_owners(

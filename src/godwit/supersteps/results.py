@@ -33,7 +33,7 @@ from godwit.trace import seconds_since
 
 
 class _StepDelivery(Delivery):
-    """The way of values in positions."""
+    """Delivery of arrays that have the values of vertices in the order of positions."""
 
     def __init__(self, placement: StepPlacement) -> None:
         parts, results = placement.parts, placement.results

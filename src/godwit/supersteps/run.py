@@ -446,7 +446,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         """Return the values of vertices that a run leaves, with a new array for the next one.
 
         :param make: makes them for the first query with this location
-        :param which: tells values apart, of which a run leaves one
+        :param which: index of the array of values, if the plan may leave results in one of several
         """
         key = location.gpu, which
         values = self._values.get(key)

@@ -92,7 +92,7 @@ class SourceBins(ctypes.Structure):
         return cls(capacity, devices, log_bins, bins, -(-capacity // _RANGE))
 
     def shared_bytes(self, rows: int) -> int:
-        """Return the dynamic shared memory that making tiles of so many rows takes."""
+        """Return the dynamic shared memory that making tiles of ``rows`` rows takes."""
         words = self.devices * self.bins + 1 + rows + 1 + self.devices * self.ranges
         return 4 * int(words)
 
@@ -101,8 +101,8 @@ class SourceBins(ctypes.Structure):
 class Tiling:
     """The tiles of a device's rows.
 
-    :param tiles: of :data:`SUM_TILE`, the largest first, without the numbers of their chunks
-    :param chunks: room for these
+    :param tiles: array of :data:`SUM_TILE`, the largest first; chunks are not counted yet
+    :param chunks: number of chunks of arcs that all tiles have room for
     """
 
     tiles: Array
@@ -358,7 +358,7 @@ def tile_work(part: StepPart, arcs: int) -> int:
 
 
 def _tiling(placement: StepPlacement, part: StepPart, rows: StepRows, source: SourceBins) -> Tiling:
-    """Cut own rows where an amount of work is full, and between these where slots are."""
+    """Divide own rows into tiles: of about equal work, and of at most ``TILE_SLOTS`` rows."""
     active = part.active
     apart = tile_work(part, rows.arcs)
     cuts = _find_rows(placement, part, rows, apart)
@@ -378,7 +378,7 @@ def _tiling(placement: StepPlacement, part: StepPart, rows: StepRows, source: So
 
 
 def _find_rows(placement: StepPlacement, part: StepPart, rows: StepRows, apart: int) -> Array:
-    """Return the first row at or behind each multiple of an amount of work."""
+    """Return the first row that begins at or behind each multiple of ``apart`` units of work, int64."""
     count = -(-(rows.arcs + ROW_WORK * part.active) // apart) + 1
     with Buffer(part.index, 8 * count) as found:
         _start(

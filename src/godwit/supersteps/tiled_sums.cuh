@@ -9,7 +9,7 @@
 // the row's arcs are distributed, so that few rows with many arcs are not added to one word by all lanes. Its
 // arcs are in chunks of CHUNK; an arc is one word, `(source - begin of the chunk's range) << SLOT_BITS | slot`.
 // A range has 2^SOURCE_BITS positions. A tile's chunks of one range are filled up with arcs of slot
-// PADDING_SLOT, which nobody reads. Within a range arcs are in the order of bins (tiled_rows.cuh), and within
+// PADDING_SLOT, which no thread reads. Within a range arcs are in the order of bins (tiled_rows.cuh), and within
 // a bin in any.
 //
 // Values are rounded to multiples of a unit, and sums are integers in two or three words of shared memory,

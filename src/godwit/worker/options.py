@@ -129,17 +129,17 @@ class SolverOptions:
 
     @property
     def asks_for_kernels(self) -> bool:
-        """True if an option says how devices run."""
+        """True if the execution, or an option of workers or kernels, differs from its default."""
         is_plain = self.execution == "auto" and self.worker == DEFAULT_WORKER_OPTIONS
         return not is_plain or self.gpu != DEFAULT_GPU_OPTIONS
 
     @property
     def asks_for_gpu(self) -> bool:
-        """True if an option says how devices run, or that a GPU has the result."""
+        """True if :attr:`asks_for_kernels`, or results are to lie on a GPU."""
         return self.asks_for_kernels or self.location.gpu is not None
 
     def after(self, elapsed_s: float) -> SolverOptions:
-        """Return the options of what is left of a query after some seconds, on cores."""
+        """Return the options for all cores, which take over a query after some seconds on a GPU."""
         left_s = None if self.timeout_s is None else max(self.timeout_s - elapsed_s, 1e-9)
         return replace(self, timeout_s=left_s, hand_over=None)
 

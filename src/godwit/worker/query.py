@@ -203,7 +203,7 @@ class DeviceQuery:
     :ivar graph: the graph
     :ivar device: the CPU's device, or the first GPU
     :ivar placed: the graph on its GPUs; None: the CPU computes
-    :ivar statistics: of the query; whoever runs it elsewhere puts others in their place
+    :ivar statistics: of the query; replaced if it ends up on other devices
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class WorklistOperators:
 
 @dataclass
 class Destination:
-    """Where devices leave the results of a run, and then these.
+    """Location and form of the results of a run on GPUs; after the run it holds them.
 
     :param location: of the arrays
     :param dtype: of the values: the program's, or a wider integer dtype

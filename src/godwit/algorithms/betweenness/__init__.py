@@ -194,7 +194,7 @@ def betweenness_centrality(
 
 
 def _hand_over(graph: Graph, sources: int) -> HandOver:
-    """Return when cores take over: each of them searches alone."""
+    """Return the time after which all cores take over from a GPU; each core searches alone."""
     rounds = -(-sources // config.thread_count())
     return HandOver(rounds * _TIME_ON_A_CORE.seconds(graph), sources, unfinished=1)
 

@@ -121,9 +121,10 @@ def sum_dependencies(
 
 
 def _successor_room(graph: Graph) -> int:
-    """Return the room for successors: one more than arcs, as the end is written before it moves.
+    """Return the length of the array of successors: the number of arcs, and 1.
 
-    Half would do for undirected graphs, but a file's claim that its graph is symmetric is not checked.
+    A search writes an arc behind the last successor before it knows whether the arc is one. For undirected
+    graphs half of the arcs would do, but a file's claim that its graph is symmetric is not checked.
     """
     return graph.arc_count + 1
 

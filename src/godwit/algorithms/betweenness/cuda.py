@@ -42,7 +42,7 @@ from godwit.supersteps.run import (
 )
 
 LIGHT_VERTICES, LIGHT_ARCS = 512, 4096
-"""A level with at most so many vertices and arcs is processed by one block alone."""
+"""A level with at most these numbers of vertices and arcs is processed by one block alone."""
 DENSE_FACTOR = 4
 """Dense search pays if the arcs of the previous level times this exceed the unseen arcs."""
 BLOCK_SEARCH_ARCS = 1 << 25

@@ -158,7 +158,11 @@ def _search(
 
 
 def _lost(graph: Graph, distance: Array, reached: Array) -> InputError:
-    """Return the error about an arc whose weight is lost, for which vertices wait in vain."""
+    """Return the error about an arc whose weight vanishes in rounding: its ends have the same distance.
+
+    The step program processes a vertex after all its predecessors on shortest paths, so it never comes to
+    the vertices behind such an arc.
+    """
     tails = np.repeat(np.arange(graph.vertex_count), graph.out_degree())
     heads = graph.targets
     leads_nowhere = (distance[tails] + graph.weights == distance[tails]) & (tails != heads)

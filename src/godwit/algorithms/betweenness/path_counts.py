@@ -68,7 +68,7 @@ _at: Any = np.uint64
 
 
 def raised(count: Any, exponent: Any, wanted: Any) -> Any:
-    """Return a wide count at a larger exponent; zero if that is far off."""
+    """Return the mantissa of a wide count for a larger exponent; 0 if the exponents are far apart."""
     while exponent < wanted and count != 0.0:
         count *= 1.0 / _RADIX
         exponent += 1

@@ -88,9 +88,9 @@ class UnionQuery:
     :param rounds: neighbours of every vertex after the first that are linked before the sample, or rounds
         of hooking without atomics before the atomic one
     :param more_rounds: further neighbours, linked one at a time while sampled vertices are in many trees
-    :param jumps: steps that a vertex moves up its tree after each of these; None: up to the root
-    :param merge: how devices reach one result: each joins trees of its own, which are merged in pairs, or
-        all hook into words that lie at their owners
+    :param jumps: steps that vertices move up their tree after each of the ``rounds``; None: up to the root
+    :param merge: ``"tree"``: each device makes trees of all vertices by its own arcs, and these are merged
+        in pairs of devices; ``"direct"``: all devices hook parents that lie in their owners' memory
     :param location: of the labels
     :param dtype: of the labels
     :param gpu: how kernels are run

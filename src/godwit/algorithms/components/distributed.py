@@ -262,7 +262,11 @@ class _Trees:
 
 
 def _least_above(below: Array, above: Array) -> tuple[Array, Array]:
-    """Return what is to be hung, each once and below the least of what was found for it."""
+    """Return pairs (root, smallest parent) of pairs (root, possible parent): each root once.
+
+    :param below: roots, positions in the whole graph
+    :param above: a possible parent of each
+    """
     order = np.lexsort((above, below))
     below, above = below[order], above[order]
     first = np.full(len(below), True)

@@ -79,7 +79,7 @@ class StreamOptions:
 
     :param method: ``"hook"`` or ``"rem"``
     :param rounds: rounds of hooking without atomics over each segment before it is linked
-    :param jumps: steps that a vertex moves up its tree after each of these; None: up to the root
+    :param jumps: steps that vertices move up their tree after each of the ``rounds``; None: up to the root
     :param vertex_count: None: one more than the largest id
     :param memory_bytes: limit on each device; None: its memory
     :param host_bytes: limit of buffers on the host
@@ -503,7 +503,7 @@ class GpuFeeder:
         self.advance()
 
     def advance(self) -> bool:
-        """Enqueue kernels of data that have arrived, or for which a stream can wait; return True if any."""
+        """Enqueue kernels of arrived data, and of data that streams can wait for; return True if any."""
         has_moved = False
         while self._arriving and can_be_enqueued(self._arriving[0][0]):
             arrival, block, use = self._arriving.popleft()

@@ -90,7 +90,12 @@ def core_numbers_on_cores(
 
 
 def _word(owner: Any, which: int, turn: Any) -> Any:
-    """Return the index of a word of thread ``owner - 1``, or of all threads for 0."""
+    """Return the index in ``words`` of a counter.
+
+    :param owner: 0 for a counter that all threads share, else 1 + the thread's rank
+    :param which: ``_LISTED`` or ``_CLAIMED`` if shared, else ``_REMOVED`` or ``_LEAST``
+    :param turn: round modulo 3
+    """
     return ((owner * _SETS + turn) * _KINDS + which) * WORDS_PER_LINE
 
 

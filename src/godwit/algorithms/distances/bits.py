@@ -182,7 +182,7 @@ def _record_by_vertex(records: Any, first: int, v: Any, block: Any, level: int) 
 
 
 def _record_by_source(records: Any, first: int, v: Any, block: Any, level: int) -> int:
-    """Count a vertex for the sources of a block; return how many these are."""
+    """Add 1 to the tally of each source in a block, which has just reached ``v``; return their number."""
     if records.columns.size > 0 and records.columns[_at(v)] < 0:
         return 0
     tally = records.tally

@@ -52,7 +52,7 @@ _LONGEST_LIST = 1 << 16
 _MORE_ROOM = 3
 """Room for lists, in terms of arcs."""
 _FEWEST_NEIGHBOURS = 2
-"""Vertices of up to so many neighbours are contracted in turn, so that paths have few levels."""
+"""Vertices of at most this many neighbours are contracted in turn, so that paths have few levels."""
 
 # Columns of the table of vertices: the list of each one's neighbours, and its last turn.
 _BEGIN, _ROOM, _COUNT, _TURN = range(4)

@@ -366,7 +366,7 @@ class GpuSearches:
         return DistanceSums.of_hops(fields)
 
     def _run(self, query: DistanceQuery, form: str, take: Take) -> Contraction | None:
-        """Search from all sources of a query, and have results taken.
+        """Search from all sources of a query; ``take`` copies the results of each run of a kernel.
 
         :param form: of results: ``"matrix"``, ``"sums"`` of rows, or sums of ``"vertices"``
         :returns: the contraction that was used, if any
@@ -517,7 +517,10 @@ class _Matrix:
 
 
 def _lanes(target: Placed, share: int, form: str) -> int:
-    """Return the words of a line: as many as sources fill and memory allows."""
+    """Return the number of 64-bit words of a vertex's line, which has a bit for each source of a run.
+
+    :param share: number of sources of a device
+    """
     if form == "vertices":
         return LINES[0]
     for lanes in LINES[:-1]:
@@ -567,7 +570,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
         yield from zip(self.placement.parts, self._arrays, pieces, strict=True)
 
     def writes_itself(self, part: StepPart) -> bool:
-        """Return True if a device writes the matrix where it is to be."""
+        """Return True if a device's kernel writes its rows into the result matrix; else they are copied."""
         return self._writes[self.placement.parts.index(part)] is not None
 
     def begin(self, query: DistanceQuery, form: str, share: int, matrix: _Matrix | None) -> None:
@@ -623,7 +626,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
             self._rows_at_once = max(1, share)
 
     def begin_kind(self, query: DistanceQuery) -> None:
-        """Write the other arguments of a query."""
+        """Write the arguments of a query that only this kind of search has."""
         raise NotImplementedError
 
     def positions_of(self, vertices: Array) -> Array:
@@ -850,10 +853,10 @@ class _SweepsPlan(_SearchPlan):
         return self._all_positions[number]
 
     def begin_kind(self, query: DistanceQuery) -> None:
-        """Do nothing: the contraction has all."""
+        """Do nothing: sweeps take no further arguments than the contracted graph."""
 
     def _make_rows(self, rows: int) -> None:
-        """Make room for stamps, too."""
+        """Allocate the rows, and the stamps: rounds in which vertices of the core were last improved."""
         super()._make_rows(rows)
         stamps = 4 * max(1, self._core_size) * -(-rows // self.together)
         for number, owner in enumerate(self._owners):

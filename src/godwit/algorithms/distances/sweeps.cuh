@@ -182,7 +182,7 @@ __device__ __forceinline__ void team_lower_core(Sweeps &sweeps) {
             is_lower = true;
         }
         if (__any_sync(FULL_WARP, is_lower)) {
-            // Whoever sees the stamp before the line sees it in the next round, too.
+            // A thread that reads the new stamp and still the old line reads both again in the next round.
             if (lane_id() == 0) atomicMax(sweeps.stamp(position, group), round);
             sweeps.changed += lane_id() == 0;
         }

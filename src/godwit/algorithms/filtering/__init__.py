@@ -192,7 +192,7 @@ def filter_host_array(
 
 
 def _counted(progress: Callable[[int], None] | None, total: int) -> Callable[[int], None] | None:
-    """Return the function of progress, which gets the number of all items as well."""
+    """Return a progress function that passes the total number of items on with the number done."""
     if progress is None:
         return None
     report = progress

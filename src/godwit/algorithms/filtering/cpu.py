@@ -44,7 +44,7 @@ _RETURNS = re.compile(rf"TypingError: {_IS_NOT} (.*)")
 _CHUNK_ITEMS = 1 << 15
 """Items of a chunk: enough to be worth waking a thread."""
 _BRIEF_CHUNKS = 32
-"""Arrays of at most so many chunks take milliseconds: the calling thread may filter them."""
+"""Arrays of at most this many chunks take milliseconds: the calling thread may filter them."""
 _PIECE_BYTES = 4 << 20
 """Bytes per thread of a piece of an array that is converted, or whose result may not fit."""
 _FIRST_ROOM_BYTES = 64 << 20

@@ -152,7 +152,7 @@ def _units_beside_gpus(
 
 @contextmanager
 def _aborting(units: SharedFilter) -> Iterator[None]:
-    """Return a block whose failure ends the CPU's threads."""
+    """Stop the CPU's threads if the block raises an exception."""
     try:
         yield
     except BaseException:
@@ -190,7 +190,7 @@ class _Packets:
         return Packet(begin, end - begin), items if self._is_plain else np.array(items, self._dtype)
 
     def room(self, count: int) -> Array:
-        """Return room for so many items."""
+        """Return a new array for ``count`` items, with undefined content."""
         return np.empty(count, self._dtype)
 
 

@@ -131,7 +131,7 @@ def _check_ordered(
 def _check_unordered(
     chunks: Iterator[tuple[int, Array]], keeps: Callable[[Any], Any], kept: Array
 ) -> None:
-    """Compare how often each item must be, may be, and is there."""
+    """Check that each item is kept as often as it must be, and not more often than it may be."""
     required, allowed = [], []
     for _, items in chunks:
         must, may = _bounds(items, keeps, _answers(items.tolist(), keeps))

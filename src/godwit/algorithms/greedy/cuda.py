@@ -91,7 +91,7 @@ def decide_on_gpu(
 
 
 def _seeds(_: StepPlacement) -> dict[Kind, int]:
-    """Return the seeds of the orders that lie on the device of a placement: at first none."""
+    """Return an empty dictionary, for the seeds of the orders that lie on the device, by kind."""
     return {}
 
 

@@ -230,7 +230,7 @@ def _start_block(
 
 
 def no_sum() -> Any:
-    """Return a sum of no numbers; bound in its place is that of another kind of sum."""
+    """Return the empty sum; distributed.py binds exact sums in place of this and the next two functions."""
     return 0.0
 
 
@@ -240,7 +240,7 @@ def added(total: Any, value: float) -> Any:
 
 
 def change_added(total: Any, value: float) -> Any:
-    """Return the sum of changes with one added to it; bound in its place is another kind of sum, too."""
+    """Return a sum of changes with a change added to it."""
     return total + value
 
 
@@ -420,7 +420,10 @@ def _count(ratio: float, change: float, tolerance: float) -> float:
 
 
 def _chebyshev_ratio(radius: float) -> float:
-    """Return the ratio by which an accelerated iteration reduces a change, which doubles at first."""
+    """Return the factor by which each accelerated iteration reduces the change in the long run.
+
+    The first accelerated iterations may double the change.
+    """
     return radius / (1.0 + math.sqrt(1.0 - radius * radius))
 
 

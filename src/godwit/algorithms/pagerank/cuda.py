@@ -282,7 +282,11 @@ def _tile_kind(query: RankQuery) -> TileKind:
 
 
 class LatestTiling:
-    """The choice of the latest query with uniform distributions, as most are alike."""
+    """Cache of :func:`_tiling` for one query with uniform distributions: the next one is mostly the same.
+
+    :ivar key: arguments of the query
+    :ivar tiling: result for it
+    """
 
     def __init__(self, placement: StepPlacement) -> None:
         self.key: tuple[Any, ...] = ()

@@ -471,14 +471,14 @@ class _Run:
 
 
 def _fixed(value: float) -> tuple[int, int]:
-    """Return a number as two integers."""
+    """Return a number in fixed point: multiples of 1 / _COARSE, and of 1 / (_COARSE * _FINE)."""
     scaled = value * _COARSE
     coarse = int(scaled)
     return coarse, int((scaled - coarse) * _FINE)
 
 
 def _sum_of(sums: Array) -> float:
-    """Return the sum of the numbers behind the integers of all processes, rounded once."""
+    """Return the sum of fixed-point numbers as of :func:`_fixed`, one per process, rounded once."""
     coarse, fine = (int(column) for column in sums.sum(axis=0))
     return float((coarse << _FINE_BITS) + fine) * _UNIT
 
@@ -493,7 +493,7 @@ def _change_added(total: Any, value: float) -> Any:
 
 
 def _fixed_added(total: Any, value: float) -> Any:
-    """Return a sum, of two integers, with a number added to it."""
+    """Return a fixed-point sum, two integers as of :func:`_fixed`, with a number added to it."""
     scaled = value * _COARSE
     coarse = np.int64(scaled)
     return total[0] + coarse, total[1] + np.int64((scaled - np.float64(coarse)) * _FINE)

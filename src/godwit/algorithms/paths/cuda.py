@@ -54,7 +54,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class PassKind:
-    """What tells the kernels of one pass from those of another.
+    """Properties for which the kernels of a pass are compiled.
 
     :param id_dtype: of the graph
     :param distance_dtype: int32, int64 or float64
@@ -216,7 +216,10 @@ class _Endpoint:
             self._start("search_hubs")
 
     def merge(self, others: int) -> None:
-        """Start to take the candidates at an address of this GPU where they are smaller."""
+        """Start to replace candidates by those of another device that are smaller.
+
+        :param others: address of the others on this GPU
+        """
         self.arguments["others"] = others
         self._start("merge")
 
@@ -303,7 +306,7 @@ class PredecessorPlan:
         return [endpoint.part for endpoint in self.endpoints]
 
     def _distances(self, stack: ExitStack, distance: Any, home: _Endpoint) -> dict[int, int]:
-        """Return the address of all distances on each GPU; on others than their own as copies."""
+        """Return the address of all distances on each GPU; where they do not lie, copies are made."""
         owner = _gpu_of(distance)
         addresses: dict[int, int] = {}
         if owner is not None:

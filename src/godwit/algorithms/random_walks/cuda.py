@@ -172,8 +172,9 @@ class _WalkPlan(StepPlan[StepPlacement | StepCopies]):
             own[name] = array[part].pointer
 
     def reserve_walks(self, walks: int, row_bytes: int) -> int:
-        """Make room for at most so many walks on each device, at least one; return their number.
+        """Allocate ``walks`` walks on each device, or fewer where memory is short; return how many.
 
+        :param row_bytes: bytes of a walk
         :raises GraphTooLargeError: need against free
         """
         for owner, arrays in zip(self._owners, self._arrays, strict=True):

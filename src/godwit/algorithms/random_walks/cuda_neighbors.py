@@ -148,11 +148,11 @@ def _sample_on(
 
 
 class _Hops:
-    """The runs of one sample.
+    """Sampling of all hops of one query: a run of the kernel for each hop.
 
     :ivar nodes_per_hop: as of :class:`NeighborSample`
     :ivar edges_per_hop: as of :class:`NeighborSample`
-    :ivar supersteps: of all runs
+    :ivar supersteps: supersteps of all runs
     """
 
     def __init__(

@@ -29,7 +29,7 @@ _CHUNK = 256
 _ROW_CHUNK = 16
 """Vertices that a thread claims at once."""
 _MERGED = 8
-"""Rows are merged if the longer one has at most so many times the vertices of the shorter one."""
+"""Two rows are merged if the longer has at most this many times the vertices of the shorter one."""
 _PAIR_ARCS = 16
 """Arcs of a graph that take about as long as a pair."""
 

@@ -159,7 +159,7 @@ class PairsQuery(SharedQuery[Any]):
     location: ResultLocation
 
     def shares(self, placement: StepPlacement) -> int:
-        """Return the number of shares."""
+        """Return how many GPUs have enough pairs to work on; at most so many get a copy of the graph."""
         return len(self.pairs) // _LEAST_SHARE_PAIRS
 
     def run_on(self, target: Placed) -> Any:

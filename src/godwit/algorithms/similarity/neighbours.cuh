@@ -1,5 +1,5 @@
-// All pairs of vertices with common neighbours, by sums over paths of two edges: one device has all rows, and a share
-// of the vertices.
+// All pairs of vertices with common neighbours, by sums over paths of two edges. Each device has the rows of all
+// vertices, and finds the pairs (u, v), u < v, of its share of the vertices u.
 //
 // A block takes a vertex u. For each neighbour w it adds the term of w to each neighbour v > u of w, in an array of
 // its own that is zero between two vertices; the thread that adds to a zero lists v. (Gustavson's product of sparse matrices,
@@ -30,10 +30,10 @@ struct Arguments {
     u64 capacity;
     i64 vertices;
     u64 vertices_a_step;
-    double above;
-    u32 blocks;  // that there is memory for
-    u32 share;   // this device is one of so many `shares`
-    u32 shares;  // vertices k * shares + share are its own
+    double above;  // pairs of larger scores are found
+    u32 blocks;    // blocks that have room in `sums` and `reached`; others do nothing
+    u32 share;     // number of the device
+    u32 shares;    // number of devices: vertices k * shares + share are this device's
     u32 measure;
 };
 

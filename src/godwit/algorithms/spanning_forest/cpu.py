@@ -168,7 +168,14 @@ def _join_listed(
     weighed: tuple[Any, ...], listed: Array, count: int, parent: Array, marks: Array,
     progress: Array, team: dict[str, Any],
 ) -> int:  # fmt: skip
-    """Join the ends of listed edges in their order, and mark those that join trees; return their number."""
+    """Join the ends of listed edges in their order, and mark those that join trees; return their number.
+
+    :param weighed: arguments of kernels that compare edges: offsets, targets and what makes keys of weights
+    :param listed: for each arc whether it is listed
+    :param count: number of listed edges
+    :param marks: for each arc whether it is in the forest; changed
+    :param team: keyword arguments of :func:`run_team`
+    """
     if count == 0:
         return 0
     place = np.dtype(np.int32 if count < 2**31 else np.int64)

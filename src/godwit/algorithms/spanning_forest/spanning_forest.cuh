@@ -341,7 +341,7 @@ struct Trees {
 #endif
 
     // Append edges to a list, and lower their roots' choices; return how many of the lane's there are. An edge
-    // beyond the capacity is only counted: the host enlarges the lists, and all is listed again. All lanes come.
+    // beyond the capacity is only counted: the host enlarges the lists, and all is listed again. All lanes call it.
     template <u32 COUNT>
     __device__ __forceinline__ u32 warp_list(Edge *list, const Choices &chosen,
                                              const Edge (&edges)[COUNT],
@@ -428,7 +428,7 @@ struct Trees {
         return listed;
     }
 
-    // Call visit(edges, there) for all edges of a list, some for each lane. All lanes of a warp come.
+    // Call visit(edges, there) for all edges of a list, some for each lane. All lanes of a warp call it.
     template <u32 COUNT, class Visit>
     __device__ __forceinline__ void team_visit_edges(const Team &team, const Edge *list,
                                                      Visit visit) const {

@@ -41,7 +41,7 @@ SEARCHED_ARCS = 1_000_000
 SEARCHED_LEVELS = 10
 """Levels after which a search is too deep for that: social graphs have fewer, those of the web more."""
 _LEAST_SHARE = 8
-"""A search that reaches less than one of so many vertices has not found the largest component."""
+"""A search that reaches less than this fraction (1 / 8) has not found the largest component."""
 
 _POLL_VERTICES = 4096
 _BRIEF_ARCS = 500_000
@@ -59,7 +59,7 @@ def strong_components(
     """Return the smallest vertex of each vertex's strong component: (n) ids; and the method.
 
     :param method: None for the fastest; ``"forward-backward"`` makes in-arcs where there are none
-    :param reverses: in-arcs may be made for the fastest method, as further queries will have them
+    :param reverses: the fastest method may make in-arcs, which are kept for further queries
     :param threads: at most this many; all that the process may use by default
     :param poll: called at intervals by the calling thread with the number of vertices that are done; an
         exception that it raises ends the run

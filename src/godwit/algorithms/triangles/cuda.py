@@ -118,7 +118,7 @@ class TrianglesQuery(SharedQuery[tuple[Any, int | None]]):
     location: ResultLocation
 
     def shares(self, placement: StepPlacement) -> int:
-        """Return the number of shares.
+        """Return how many GPUs have enough arcs to work on; at most so many get a copy of the graph.
 
         :raises GraphTooLargeError: more vertices than the kernel counts
         """

@@ -205,7 +205,12 @@ def _count_support(
 
 
 def _word(owner: Any, which: int, turn: Any) -> Any:
-    """Return the index of a word of thread ``owner - 1``, or of all threads for 0."""
+    """Return the index in ``words`` of a counter.
+
+    :param owner: 0 for a counter that all threads share, else 1 + the thread's rank
+    :param which: ``_LISTED`` or ``_CLAIMED`` if shared, else ``_REMOVED`` or ``_LEAST``
+    :param turn: round modulo 3
+    """
     return ((owner * _SETS + turn) * _KINDS + which) * WORDS_PER_LINE
 
 
@@ -226,7 +231,7 @@ def _list(held: Any, level: Any, order: Any, truss: Any, removed: Any) -> None:
 
 
 def _remove(edge: Any, held: Any, level: Any, order: Any, truss: Any, removed: Any) -> Any:
-    """Remove an edge, which this thread alone does; return the number of edges that it holds."""
+    """Add an edge to the removed ones that a thread holds; list these if many; return their number."""
     removed[0][_at(removed[1] + held)] = edge
     if held + 1 < _HELD:
         return held + 1
@@ -271,9 +276,10 @@ def _destroy(
     ends: Any, targets: Any, numbers: Any, lower: Any, upper: Any, support: Any, order: Any,
     truss: Any, removed: Any,
 ) -> Any:  # fmt: skip
-    """Hit the other edges of the triangles that a removed edge destroys.
+    """Collect the other edges of the triangles that a removed edge destroys: they are *hit*.
 
-    Locked operations wait for their cache lines, so those of hit edges are fetched before.
+    :func:`_lower` lowers the supports of hit edges later, by atomic operations, whose cache lines are
+    prefetched here.
 
     :returns: the numbers of edges that the thread has hit, and that it holds
     """

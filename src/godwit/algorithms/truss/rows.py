@@ -72,7 +72,7 @@ def lower_bound(targets: Any, key: Any, low: Any, high: Any) -> Any:
 
 
 def edge_numbers(simple: Graph, rows: DegreeRows, edges: Edges) -> Array:
-    """Return the number of each edge, (k), in the order of results.
+    """Return for each edge, in the order of results, its number as of :class:`Edges`: (k).
 
     :param simple: the simple undirected graph of the rows; its rows are sorted
     """

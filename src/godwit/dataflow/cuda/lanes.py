@@ -80,7 +80,13 @@ class Streams:
     def copy(
         self, to: int, origin: int, nbytes: int, stream: Stream, after: Sequence[Event], track: str
     ) -> Event:
-        """Put a copy into a stream; not one between GPUs."""
+        """Enqueue a copy between the host and a GPU, or within a GPU; return the event of its end.
+
+        :param to: address to copy to
+        :param origin: address to copy from
+        :param after: events that the copy waits for
+        :param track: track of the copy in a trace
+        """
         _, runtime = bindings()
         for event in after:
             event.wait_on(stream)
@@ -94,7 +100,12 @@ class Streams:
     def copy_peer(
         self, to: int, there: int, origin: int, here: int, nbytes: int, after: Sequence[Event]
     ) -> Event:
-        """Put a copy to another GPU into the source's stream."""
+        """Enqueue a copy between two GPUs in the source's stream; return the event of its end.
+
+        :param to: address to copy to, on the GPU of index ``there``
+        :param origin: address to copy from, on the GPU of index ``here``
+        :param after: events that the copy waits for
+        """
         stream = self.on(here)
         native = stream.native
         for event in after:

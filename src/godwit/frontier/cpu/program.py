@@ -387,7 +387,7 @@ def _call(template: str, *arguments: Any) -> str:
 
 
 def _check(step: Instruction, dtype: np.dtype[Any], known: np.dtype[Any] | None) -> list[str]:
-    """Return lines that fail if ``wide`` does not fit a dtype; none if it always fits."""
+    """Return generated lines that fail a step whose value, ``wide``, does not fit a dtype; or none."""
     if dtype.kind == "f" or known == dtype:
         return []
     limits = np.iinfo(dtype)

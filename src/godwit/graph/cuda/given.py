@@ -10,7 +10,7 @@ from godwit.runtime.cuda.libraries import cupy
 
 
 def on_gpu(values: Any) -> Any:
-    """Return values as a contiguous CuPy array of one dimension, shared if possible, or None."""
+    """Return values as a contiguous CuPy array, shared if possible; None if not a 1-d array on a GPU."""
     if not lies_on_gpu(values):
         return None
     if getattr(values, "requires_grad", False):  # which PyTorch does not share
@@ -26,7 +26,7 @@ def on_gpu(values: Any) -> Any:
 
 
 def common_gpu(arrays: list[Any]) -> int | None:
-    """Return the number of the GPU where all arrays lie; None if there is none, or one is None."""
+    """Return the index of the GPU where all arrays lie; None if they lie on several, or one is None."""
     if any(array is None for array in arrays):
         return None
     indexes = {int(array.device.id) for array in arrays}

@@ -34,7 +34,7 @@ _MOST_ARCS = 2**31 - 1  # of one sort
 _KEY_BYTES = 8
 _ORDERED_BYTES = 48  # an arc's key and position, and what a stable sort of both needs beside them
 _COPIES_WITH_ROOM = 4
-"""Rows stay on a GPU if so many copies of them would fit: engines make some."""
+"""Rows stay on a GPU if this number of copies of them would fit, since engines make some."""
 _NO_ID = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # initial smallest and largest id
 
 
@@ -299,7 +299,13 @@ def _count_arcs(builder: GraphBuilder, arcs: ArcsOnGpu) -> tuple[Array, int]:
 def _ranges(
     per_bucket: Array, bucket_bits: int, arcs: ArcsOnGpu, limit: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield (first source, last source + 1, arcs) of ranges of buckets that fit ``limit`` and the keys."""
+    """Yield (first source, last source + 1, number of arcs) of ranges of sources that are sorted together.
+
+    A range consists of whole buckets. It has at most ``limit`` arcs, unless a single bucket has more, and
+    no more sources than a key has bits for.
+
+    :param per_bucket: number of arcs of each bucket of ``1 << bucket_bits`` sources
+    """
     used = ((arcs.vertices - 1) >> bucket_bits) + 1
     most_buckets = max(1, 1 << max(0, _KEY_BITS - arcs.target_bits - bucket_bits))
     begin = 0

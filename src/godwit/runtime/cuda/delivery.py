@@ -45,7 +45,7 @@ from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
 from godwit.trace import HOST, copied
 
 ROOM_BYTES = 32 << 20
-"""Page-locked memory that kernels fill and the staging pool empties."""
+"""Size of the page-locked buffer that kernels fill and the staging pool empties."""
 _SCATTERED_BY_THREAD = 1 << 16
 _BLOCK_THREADS = 256
 _RESULTS_PER_THREAD = 4  # as in delivery.cuh
@@ -76,8 +76,8 @@ class Conversion:
     :param bound: ``"min"`` or ``"max"`` if values beyond the limit, and the identity, become ``never``;
         otherwise empty
     :param limit: smaller values are beyond it with ``"max"``, larger ones with ``"min"``
-    :param identity: a value
-    :param never: a result
+    :param identity: the value of vertices that no message has reached
+    :param never: the result for these, and for values beyond the limit
     """
 
     dtype: np.dtype[Any]
@@ -161,13 +161,14 @@ class _Gather:
 class Piece:
     """Results that one GPU writes.
 
-    :param number: of the share, in whose stream it does
-    :param values: their address on its GPU
-    :param positions: address of the position of each result among them; 0: as they lie
-    :param begin: the place of the first among all results
-    :param vertices: the place of each among all results, if they have no range
-    :param turn: the address of other values, and that of a number on the GPU that takes these if it is odd;
-        (0, 0): there are none
+    :param number: index of the share whose stream the kernel runs in
+    :param values: address of the values on that GPU
+    :param positions: address of the index into ``values`` of each result; 0: in the order of values
+    :param count: number of results
+    :param begin: index of the first result among the results of all vertices
+    :param vertices: index of each result among these, if they are no range
+    :param turn: address of a second array of values, and of a counter on the GPU: the kernel reads the
+        second array if the counter is odd; (0, 0): there is only one
     """
 
     number: int
@@ -180,7 +181,9 @@ class Piece:
 
 
 class Delivery:
-    """Way of a placement's values into arrays; kept with the placement, whose GPUs the caller holds.
+    """Copies the values of a placement's vertices into result arrays; kept with the placement.
+
+    The caller holds the placement's GPUs.
 
     :param count: number of results
     :param id_dtype: of positions
@@ -212,7 +215,7 @@ class Delivery:
         return self._positions is not None
 
     def gatherer(self, gpu: int | None) -> int:
-        """Return the number of the share whose GPU gathers all values for a GPU, or the host."""
+        """Return the index of the share whose GPU gathers the values for a GPU, or (None) for the host."""
         return self._indexes.index(gpu) if gpu in self._indexes else 0
 
     def fill(
@@ -264,9 +267,9 @@ class Delivery:
             copied(f"cuda:{self.shares[piece.number].index}", HOST, piece.count * item, begin)
 
     def _bring(self, pieces: Sequence[Piece], conversion: Conversion, array: Array) -> None:
-        """Fill an array of the host that kernels do not reach, out of a room that they do.
+        """Fill an array of ordinary host memory, which kernels do not reach, through a page-locked buffer.
 
-        While one half of the room is emptied, kernels of all GPUs fill the other.
+        While the staging pool empties one half of the buffer, kernels of all GPUs fill the other.
         """
         room_bytes = LEAST_LOCKED_BYTES if array.nbytes <= LEAST_LOCKED_BYTES else ROOM_BYTES
         step = room_bytes // (2 * len(pieces) * array.itemsize)
@@ -304,7 +307,7 @@ class Delivery:
                     stack.callback(copy.settle)
 
     def _part_of(self, piece: Piece, conversion: Conversion, first: int, count: int) -> Piece:
-        """Return some results of a piece, from the first on."""
+        """Return the part of a piece that has its results ``first`` to ``first + count``, or to its end."""
         values, positions, vertices = piece.values, piece.positions, piece.vertices
         turn = piece.turn
         if positions:
@@ -326,9 +329,10 @@ class Delivery:
     def pieces(
         self, gatherer: int, values: Sequence[int], joined: int, turn: tuple[int, int] = (0, 0)
     ) -> list[Piece]:
-        """Return what the GPUs write: each its own values, or one all of them, which are joined there.
+        """Return a piece for each GPU, or one for the GPU where all values were joined.
 
-        :param turn: of the values of the only share
+        :param joined: address of the joined values on the gatherer's GPU; 0 if each GPU writes its own
+        :param turn: as of :class:`Piece`, for the only share
         """
         if self._positions is not None and joined:
             positions = self._positions(gatherer)

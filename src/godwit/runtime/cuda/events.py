@@ -114,7 +114,7 @@ class GpuEvent:
     """CUDA event, recorded in a stream of a GPU.
 
     :ivar number: the CUDA event as a number
-    :ivar stream: the stream as a number; None for those whose numbers every GPU has
+    :ivar stream: the stream as a number; None for default streams, whose numbers are the same on all GPUs
     :ivar begun: the counter before the recording
     :ivar recorded: the counter after the recording; see :func:`godwit.runtime.memory.latest`
     """

@@ -362,7 +362,7 @@ def free_memory_bytes(index: int) -> int:
 
 
 class PinnedBuffer(_Closing):
-    """Page-locked host memory that every GPU reads and writes in position. A context manager."""
+    """Page-locked host memory that kernels of every GPU read and write directly. A context manager."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = int(nbytes)
@@ -453,7 +453,9 @@ def pinned_kept_bytes() -> int:
 
 
 class LockedBuffer(PinnedBuffer):
-    """Pages of the process that every GPU reads and writes in position; closing unlocks them.
+    """Ordinary memory of the process, page-locked so that kernels of every GPU read and write it directly.
+
+    Closing unlocks the pages.
 
     Unlike memory that CUDA allocates, they are the process's own: a forked process has its copy. Huge pages
     that several threads touch are locked in a third of the time that CUDA needs to allocate as much.

@@ -89,8 +89,6 @@ def stoppable_loops() -> Any:
     """Return the compiler pass that begins each iteration of a loop with a look at the fault variable.
 
     It sets ``state.faults.noted`` if there are loops.
-
-    It says so in ``state.faults.noted``.
     """
     compiler = {
         name: import_module(f"numba.cuda.core.{name}") for name in ("ir", "analysis", "ir_utils")
@@ -238,8 +236,8 @@ def fault_error(functions: Sequence[DeviceFunction], words: Sequence[int]) -> Op
 class _Faults:
     """Code that notes the faults of an operator.
 
-    :param key: the operator's
-    :param noted: there is code that notes any
+    :param key: number of the operator (:func:`_symbol_key`)
+    :param noted: True if the operator has code that may note a fault
     """
 
     key: int

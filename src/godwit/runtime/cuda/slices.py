@@ -336,7 +336,7 @@ class SlicedRun:
             trace.count(PROGRESS, int(self.progress(controls)), at_s=max(ends))
 
     def give_up(self) -> None:
-        """Make all kernels end, and wait until they have, whatever interrupts."""
+        """Make all kernels end, and wait for that even if Ctrl-C is pressed again, which is raised then."""
         words = self._words
         words[0] = 1
         interruption: BaseException | None = None

@@ -92,7 +92,7 @@ _ENDED_BEFORE = "the process ended before it was copied"
 
 
 class Way(IntEnum):
-    """From where to where a copy goes."""
+    """Direction of a copy: from the host to a GPU, from a GPU to the host, or within the host."""
 
     UP = 0
     DOWN = 1
@@ -110,7 +110,7 @@ _QUEUED = 8  # copies with pieces that no thread has claimed
 _ASLEEP = 9
 _USED = 10  # queues from the first on that were ever used
 _STOP = 11
-_BELL = 16  # a semaphore, of 32 bytes
+_BELL = 16  # the semaphore on which idle threads sleep, of 32 bytes
 _MOST = 12  # pieces of a queue that may be under way
 _MOST_FILLING = 13  # threads that may fill slots with pieces of a queue
 _QUEUES = 24
@@ -147,7 +147,7 @@ def _now(clock: int) -> int:
 
 
 def _queue_of(way: int, gpu: int) -> int:
-    """Return the number of the queue of a way: first that within the host, then two of each GPU."""
+    """Return the index of a queue: 0 for copies within the host, then each GPU's copies up, and down."""
     return 0 if way == Way.WITHIN_HOST else 1 + 2 * gpu + way
 
 
@@ -339,14 +339,14 @@ def _stop(pool: Any, bell: int) -> None:
 
 @kernel
 def _make_bell(bell: int) -> int:
-    """Make the semaphore; return 0 if there is one."""
+    """Initialize the semaphore; return 0 on success."""
     outcome: int = sem_init((bell, 0, 0))
     return outcome
 
 
 @kernel
 def _await(copy: int, pauses: int) -> bool:
-    """Wait until a copy is finished, or for so many pauses; return True if it is finished."""
+    """Wait until a copy is finished, or for ``pauses`` of _PAUSE_US; return True if it is finished."""
     is_finished: bool = load_word(copy + _FINISHED) != 0
     for _ in range(pauses):
         if is_finished:
@@ -543,7 +543,7 @@ class StagingPool:
             self._has_waiting.notify()
 
     def _enter(self, copy: StagedCopy) -> None:
-        """Make what threads need for a copy's GPU: a stream for each direction, an event for each slot."""
+        """Create two streams (up, down) and an event for each slot on a copy's GPU, unless they exist."""
         index = copy.index
         if copy.way == Way.WITHIN_HOST or index in self._entered:
             return
@@ -563,7 +563,7 @@ class StagingPool:
                 self._entered[index] = streams, events
 
     def _give(self, copy: StagedCopy) -> None:
-        """Give a copy, whose events are done, to the threads."""
+        """Queue a copy, whose events are done, for the threads."""
         if copy.nbytes == 0:
             copy.end(None)
             return
@@ -575,7 +575,7 @@ class StagingPool:
         _submit(self._words, _queue_of(copy.way, copy.index), copy.address, pieces, self._bell)
 
     def _order(self) -> None:
-        """Give copies to the threads as their events get done; a thread's function."""
+        """Queue copies as soon as the events that they wait for are done; the function of a thread."""
         while True:
             with self._has_waiting:
                 while not self._waiting and not self._is_closed:
@@ -586,7 +586,7 @@ class StagingPool:
                 sleep(_ORDER_PAUSE_S)
 
     def _give_ready(self) -> bool:
-        """Give those copies to the threads whose events are done; return True if there were any."""
+        """Queue the copies whose events are done; return True if there were any."""
         with self._lock:
             waiting = list(self._waiting)
         ready = {copy for copy, after in waiting if self._is_ready(copy, after)}

@@ -45,13 +45,13 @@ MOST_PLANS = 16
 """Plans that a placement keeps: those that were used last."""
 
 SMALL_ROWS = 1 << 20
-"""NumPy looks at the lengths of so many rows: compiling takes longer."""
+"""Up to this number of rows, NumPy counts them by length: compiling code for it takes longer."""
 
 Memory = TypeVar("Memory", Buffer, PinnedBuffer)
 
 
 class Closable(Protocol):
-    """What frees memory when it is closed."""
+    """Object with memory that :meth:`close` frees."""
 
     def close(self) -> None:
         """Free the memory."""
@@ -260,7 +260,7 @@ class GpuEndpoints(Generic[Part]):
     def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return a plan that is kept between queries. The caller holds the GPUs.
 
-        :param key: tells plans apart: a primitive, with all options that its plans depend on
+        :param key: the algorithm, and all options that its plan depends on
         :param make: makes it, if there is none, or if memory to which it may point was freed since
         """
         known = self._plans.get(key)
@@ -287,7 +287,7 @@ class GpuEndpoints(Generic[Part]):
             known.plan.close()
 
     def note_freed(self) -> None:
-        """Make plans be made anew, as memory was freed to which they may point."""
+        """Invalidate all plans, as they may point to memory that was freed; :meth:`plan` makes new ones."""
         self.version += 1
 
     def close(self) -> None:

@@ -16,7 +16,10 @@ from godwit.worker.task import Destination
 
 
 class PartDelivery(Delivery):
-    """The way of parts' values: ranges of the results, or of vertices in any order."""
+    """Delivery of the values of a placement's parts.
+
+    :param ranges: True if each part's vertices are a range, in the order of the parts
+    """
 
     def __init__(self, placement: GpuPlacement, *, ranges: bool) -> None:
         parts = placement.parts

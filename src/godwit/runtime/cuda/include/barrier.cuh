@@ -34,7 +34,7 @@ constexpr u64 ASK_HOST_NS = 1000000;
 constexpr u32 ARRIVAL_BITS = 16;  // blocks fit below, what is pending above
 
 // All blocks meet; `last_warp` is called by the first warp of the last block, and returns flags << 32 | bound.
-// Every thread of the block must come. `pending` is added up over the blocks for it.
+// Every thread of the block must call it. `pending` is added up over the blocks.
 template <class Control, class Action>
 __device__ __forceinline__ Meeting grid_meet(Control *control, u64 *shared_word, u32 pending,
                                              bool across_devices, Action last_warp) {

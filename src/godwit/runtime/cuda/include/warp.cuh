@@ -1,5 +1,5 @@
-// Primitives of a warp: sums over its lanes, places of a list for them, and rows dealt out to lanes or found by
-// their chunks.
+// Primitives of a warp: sums over its lanes, reserved places of a list for them, and binary searches for the row
+// that has an arc. "All lanes call it": no lane of the warp may be elsewhere, as shuffles use all.
 #pragma once
 
 #include "runtime/cuda/include/memory.cuh"
@@ -10,7 +10,7 @@ constexpr u32 WARP = 32;
 __device__ __forceinline__ u32 lane_id() { return threadIdx.x & (WARP - 1); }
 __device__ __forceinline__ u32 warp_id() { return threadIdx.x / WARP; }
 
-// Return the sum over this lane and the lanes before it. All lanes come.
+// Return the sum over this lane and the lanes before it. All lanes call it.
 template <class T>
 __device__ __forceinline__ T warp_sum_up_to(T amount) {
     for (u32 step = 1; step < WARP; step *= 2) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ T warp_sum_up_to(T amount) {
     return amount;
 }
 
-// Return the sum over each group of `lanes` lanes, a power of two, to all lanes of the group. All lanes come.
+// Return the sum over each group of `lanes` lanes, a power of two, to all lanes of the group. All lanes call it.
 template <class T>
 __device__ __forceinline__ T lanes_sum(T amount, u32 lanes = WARP) {
     for (u32 step = lanes / 2; step > 0; step /= 2)
@@ -28,7 +28,7 @@ __device__ __forceinline__ T lanes_sum(T amount, u32 lanes = WARP) {
     return amount;
 }
 
-// Return the sum over all lanes, in lane 0. All lanes come.
+// Return the sum over all lanes, in lane 0. All lanes call it.
 template <class T>
 __device__ __forceinline__ T warp_sum(T amount) {
     for (u32 step = WARP / 2; step > 0; step /= 2)
@@ -36,8 +36,8 @@ __device__ __forceinline__ T warp_sum(T amount) {
     return amount;
 }
 
-// Reserve a place of a list for each lane in `votes`, in the order of lanes; return the lane's. `count` is of the
-// places that are taken. All lanes come, with the same votes.
+// Reserve a place of a list for each lane in `votes`, in the order of lanes; return the lane's. `count` is the
+// number of places that are taken. All lanes call it, with the same votes.
 template <class Count>
 __device__ __forceinline__ Count warp_place(Count *count, u32 votes) {
     if (votes == 0) return 0;
@@ -47,7 +47,7 @@ __device__ __forceinline__ Count warp_place(Count *count, u32 votes) {
     return __shfl_sync(FULL_WARP, begin, 0) + static_cast<Count>(__popc(below));
 }
 
-// Append the items of the lanes that say so to a list, in the order of lanes. All lanes come.
+// Append the items of the lanes with `appends` to a list, in the order of lanes. All lanes call it.
 template <class Count, class Item>
 __device__ __forceinline__ void warp_append(Count *count, Item *list, bool appends, Item item) {
     const Count place = warp_place(count, __ballot_sync(FULL_WARP, appends));
@@ -56,7 +56,7 @@ __device__ __forceinline__ void warp_append(Count *count, Item *list, bool appen
 
 // Return the lane whose row has arc `number` of the rows of all lanes, one behind the other: the first lane
 // whose `end`, the sum of lengths up to it, exceeds the number (the schedule of Merrill's scan-based gathering,
-// by shuffles). Numbers past all rows belong to the last lane. All lanes come.
+// by shuffles). Numbers past all rows belong to the last lane. All lanes call it.
 __device__ __forceinline__ u32 warp_lane_of(u32 end, u32 number) {
     u32 whose = 0;
     for (u32 step = WARP / 2; step > 0; step /= 2) {
@@ -66,8 +66,8 @@ __device__ __forceinline__ u32 warp_lane_of(u32 end, u32 number) {
     return whose;
 }
 
-// Return the first place in [low, high) of ascending values that is not below a value, or `high`. Each step compares
-// 32 places. All lanes come, with the same range and value.
+// Return the first index in [low, high) whose value is not below the wanted one, or `high`; values ascend. Each step
+// compares 32 values. All lanes call it, with the same range and value.
 template <class Value>
 __device__ __forceinline__ i64 warp_lower_bound(const Value *values, i64 low, i64 high,
                                                 i64 wanted) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ i64 warp_lower_bound(const Value *values, i64 low, i6
     return low;
 }
 
-// Return the first place of [low, high) in ascending values whose value is not below the wanted one, or `high`.
+// Return the first index in [low, high) whose value is not below the wanted one, or `high`; values ascend.
 template <class Value, class Wanted>
 __device__ __forceinline__ i64 thread_lower_bound(const Value *values, i64 low, i64 high,
                                                   Wanted wanted) {
@@ -96,7 +96,8 @@ __device__ __forceinline__ i64 thread_lower_bound(const Value *values, i64 low, 
     return low;
 }
 
-// Return the row of [low, high] that has an arc: the last one that begins at the arc or before it; `low` does.
+// Return the row of [low, high] that has an arc: the last one that begins at the arc or before it. Row `low` must
+// begin there or before.
 __device__ __forceinline__ i64 thread_row_of(const i64 *offsets, i64 low, i64 high, i64 arc) {
     return thread_lower_bound(offsets + 1, low, high, arc + 1);
 }

@@ -9,7 +9,7 @@ constexpr u32 FRONT_LOADS =
 
 // Sum `look_up(fetch(arc), context)` over the first `length` arcs from `begin` of each lane's row; return the lane's
 // sum. `context_of(lane)` returns, by shuffles, what a look-up takes of another lane's row. `sums` are of
-// shared memory, one for each lane, and belong to the warp. All lanes come.
+// shared memory, one for each lane, and belong to the warp. All lanes call it.
 template <class Sum, class ContextOf, class Fetch, class LookUp>
 __device__ __forceinline__ Sum warp_sum_fronts(i64 begin, u32 length, Sum *sums,
                                                ContextOf context_of, Fetch fetch, LookUp look_up) {

@@ -100,6 +100,12 @@ def test_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None
 
 
 @needs_mpi
+@pytest.mark.parametrize(("processes", "threads"), [(1, 1), (2, 2), (3, 1)])
+def test_step_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None:
+    check(processes, "steps", tmp_path, threads)
+
+
+@needs_mpi
 @pytest.mark.parametrize(
     ("name", "message"),
     [

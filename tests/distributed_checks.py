@@ -813,6 +813,159 @@ def check_program_errors(folder: Path | None = None) -> None:
         assert whole.values.max() == -50
 
 
+SURVEY = gw.StepProgram(
+    name="survey",
+    fields={
+        "a": ("int32", "degree"),
+        "b": ("int64", "vertex"),
+        "c": ("uint32", 7),
+        "d": ("float64", 0.5),
+        "e": ("float32", -np.inf),
+    },
+    numbers={
+        "low": "int64",
+        "sum": "int64",
+        "mean": ("float64", 1.5),
+        "turn": "int64",
+        "arcs": "int64",
+    },
+    steps=[
+        gw.frontier.filter(lambda a, vertex: a % 2 == 1 or vertex % 3 == 0),
+        gw.frontier.repeat(
+            [
+                gw.frontier.advance(
+                    "b",
+                    lambda source, target, b_at_target, weight, turn: (
+                        source - target + b_at_target % 5 + int(weight) + turn
+                    ),
+                    "add",
+                    keep=lambda degree, degree_at_target: degree >= degree_at_target - 1,
+                ),
+                gw.frontier.compute(
+                    "c", lambda c, b, vertex: (c + b % 100 + vertex) % 1000, of="all"
+                ),
+                gw.frontier.reduce("low", lambda b: b, "min"),
+                gw.frontier.reduce("sum", lambda a: a, "add", of="all"),
+                gw.frontier.advance(
+                    "d", lambda b, c_at_target: (b % 8 + c_at_target) / 4, "max", frontier="kept"
+                ),
+                gw.frontier.advance(
+                    "e",
+                    lambda d, weight, mean: d - weight + mean,
+                    "max",
+                    direction="pull",
+                    candidates=lambda vertex: vertex % 4 != 1,
+                    keep=lambda source, target: source != target,
+                ),
+                gw.frontier.reduce("mean", lambda d: d, "max", of="all"),
+                gw.frontier.advance("a", lambda: 1, "add", at="source", frontier="kept"),
+                gw.frontier.arcs(lambda c, b_at_target: (c + b_at_target) % 3 > 0),
+                gw.frontier.assign("arcs", lambda arcs, size: 2 * arcs + size),
+                gw.frontier.advance("c", lambda target: target % 50, "min", frontier="kept"),
+                gw.frontier.arcs(lambda weight, source: source % 5 > 0),
+                gw.frontier.advance("a", lambda a: a % 3, "add", direction="auto"),
+                gw.frontier.assign("turn", lambda turn, size: turn + 1 + size % 2),
+            ],
+            until=lambda turn: turn > 4,
+        ),
+    ],
+)
+"""All operators that processes run; all sums are exact."""
+
+
+def check_steps(folder: Path) -> None:
+    """Run step programs, and compare with one process."""
+    from step_programs import (
+        ARCS,
+        COMPONENTS,
+        GAINED_BITS,
+        LENGTHS,
+        LEVELS,
+        LEVELS_PULLED,
+        LOST_BITS,
+        with_integer_weights,
+    )
+
+    graphs = [*random_graphs(4), zigzag(100), gw.generators.rmat(9)]
+    for number, graph in enumerate(map(with_integer_weights, graphs)):
+        n = graph.vertex_count
+        some = [graph.ids[n // 2], graph.ids[0], graph.ids[n - 1]]
+        masks = np.random.default_rng(number).integers(0, 2**60, n)
+        with processes.place(graph) as placed:
+            compare_steps(LEVELS, graph, placed, frontier=some)
+            compare_steps(LEVELS_PULLED, graph, placed, frontier=some[0])
+            compare_steps(LENGTHS, graph, placed, frontier=some)
+            compare_steps(SURVEY, graph, placed)
+            compare_steps(SURVEY, graph, placed, frontier=some, numbers={"turn": 2})
+            for program in (GAINED_BITS, LOST_BITS):
+                compare_steps(program, graph, placed, fields={"bits": masks})
+            own = placed.vertices
+            given = masks[own.start : own.stop]
+            parts = GAINED_BITS.run(placed, fields={"bits": given}).to_dict()
+            named = GAINED_BITS.run(
+                placed, fields={"bits": dict(zip(graph.ids, masks, strict=True))}
+            )
+            assert parts == named.to_dict()
+    errors = gw.errors
+    expect(errors.InputError, "a field names", lambda: COMPONENTS.run(placed))
+    expect(errors.InputError, "a field names", lambda: ARCS.run(placed))
+    expect(errors.InputError, "devices", lambda: LEVELS.run(placed, devices="cpu"))
+    with processes.place(graph) as placed:
+        expect(errors.InputError, "frontier 777", lambda: LEVELS.run(placed, [777]))
+        expect(errors.InputError, "booleans", lambda: LEVELS.run(placed, np.zeros(512, bool)))
+        expect(
+            errors.InputError,
+            "not in the graph",
+            lambda: GAINED_BITS.run(placed, fields={"bits": {777: 1}}),
+        )
+        expect(
+            errors.InputError,
+            "all vertices",
+            lambda: GAINED_BITS.run(placed, fields={"bits": {0: 1}}),
+        )
+        expect(errors.InputError, "no field 'x'", lambda: LEVELS.run(placed, fields={"x": 1}))
+        expect(errors.ValueOverflowError, "does not fit", lambda: OVERFLOWS.run(placed))
+        expect(errors.RunTimeoutError, "within", lambda: ENDLESS.run(placed, timeout_s=0.3))
+        mine = gw.StepProgram(
+            "mine", fields={"x": ("int64", 0)}, steps=[gw.frontier.compute("x", lambda: rank)]
+        )
+        if processes.count > 1:
+            expect(errors.ProcessError, "constants", lambda: mine.run(placed))
+
+
+OVERFLOWS = gw.StepProgram(
+    "overflows",
+    fields={"x": ("int32", 2**30)},
+    steps=[gw.frontier.advance("x", lambda x: x, "add")],
+)
+ENDLESS = gw.StepProgram(
+    "endless",
+    fields={"x": ("int64", 0)},
+    steps=[
+        gw.frontier.repeat(
+            [gw.frontier.compute("x", lambda x: 1 - x)], until=lambda vertex_count: vertex_count < 0
+        )
+    ],
+)
+
+
+def compare_steps(program: gw.StepProgram, graph: gw.Graph, placed: Any, **options: Any) -> None:
+    """Compare fields, numbers and the frontier with those of one process, bit by bit."""
+    part = program.run(placed, **options)
+    rows = [row for other in processes.share(part.to_arrow().to_pylist()) for row in other]
+    members = np.concatenate(processes.share(part.frontier))
+    whole = part.gather()
+    if is_first:
+        expected = program.run(graph, **options)
+        for name, values in expected.fields.items():
+            np.testing.assert_array_equal(whole.fields[name], values, f"{program.name}: {name}")
+            assert whole.fields[name].dtype == values.dtype
+        assert whole.numbers == expected.numbers, program.name
+        np.testing.assert_array_equal(whole.frontier, expected.frontier, program.name)
+        np.testing.assert_array_equal(members, expected.frontier)
+        assert rows == expected.to_arrow().to_pylist()
+
+
 def check_memory(folder: Path) -> None:
     """Read, place and search a file, ``GODWIT_FILE``, with a limit of memory for it.
 

@@ -27,7 +27,7 @@ class DistributedGraph(OnProcesses):
     """A graph on the processes of one MPI run. Made by :meth:`Processes.place`; a context manager.
 
     :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank`,
-    :func:`betweenness_centrality`, :func:`run` and :func:`write` take one in place of a graph. All
+    :func:`betweenness_centrality`, :func:`run`, :meth:`StepProgram.run` and :func:`write` take one. All
     processes call them alike, and each gets the values of its own vertices.
 
     :ivar processes: the processes

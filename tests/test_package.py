@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 import textwrap
+from functools import partial
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,61 +18,23 @@ import pytest
 
 import godwit as gw
 from godwit import config, errors
-from godwit.algorithms import (
-    betweenness,
-    bfs,
-    closeness,
-    coloring,
-    communities,
-    components,
-    core,
-    distances,
-    eccentricity,
-    eigenvector,
-    filtering,
-    hits,
-    independent_set,
-    katz,
-    pagerank,
-    random_walks,
-    similarity,
-    spanning_forest,
-    sssp,
-    strong_components,
-    topological,
-    triangles,
-)
-from godwit.algorithms.random_walks import neighbors
 from godwit.dataflow import context
 from godwit.errors import InputError
 from godwit.graph.generators import spec
 
 _FUNCTIONS = [
-    betweenness,
-    bfs,
-    closeness,
-    coloring,
-    communities,
-    components,
-    core,
-    distances,
-    eccentricity,
-    eigenvector,
-    filtering,
-    hits,
-    independent_set,
-    katz,
-    neighbors,
-    pagerank,
-    random_walks,
-    similarity,
-    spanning_forest,
-    spec,
-    sssp,
-    strong_components,
-    topological,
-    triangles,
+    import_module(name)
+    for name in sorted(
+        {
+            function.__module__
+            for function in map(partial(getattr, gw), gw.__all__)
+            if inspect.isfunction(function)
+            and function.__module__.startswith("godwit.algorithms.")
+            and not function.__module__.endswith(".verify")
+        }
+    )
 ]
+"""Modules of public algorithms."""
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _MODULES = ("collectives", "distributed", "errors", "frontier", "generators", "policies")
 
@@ -136,7 +100,9 @@ def test_importing_is_light() -> None:
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", [gw, *_FUNCTIONS, context], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [gw, *_FUNCTIONS, context, spec], ids=lambda module: module.__name__
+)
 def test_examples_in_docstrings(module: object) -> None:
     failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
     assert tried > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -53,6 +53,23 @@ def check_finite(graph: Graph, values: Array, what: str) -> None:
     wrong = ~(values >= 0) | (values == np.inf)
     if (v := first_true(wrong)) is not None:
         fail(f"the {what} of vertex {shown(graph.ids[v])} is {values[v]}")
+
+
+def check_named_by_members(label: Array, name: Callable[[int], str]) -> None:
+    """Raise VerificationError unless labels are vertices that are no larger, and have their own label.
+
+    :param label: (n) int64
+    :param name: returns the id of a vertex as messages show it
+    """
+    if (v := first_true((label < 0) | (label > np.arange(len(label))))) is not None:
+        fail(
+            f"vertex {name(v)} has label {label[v]}, which is not the smallest vertex of its component"
+        )
+    if (v := first_true(label[label] != label)) is not None:
+        first = int(label[v])
+        fail(
+            f"vertex {name(v)} has label {first}, but vertex {name(first)} has label {label[first]}"
+        )
 
 
 def first_true(mask: Array) -> int | None:

@@ -217,7 +217,6 @@ def _on_processes(
     def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
         return _details(arguments, len(result.source_positions), weighted=False)
 
-    refused = [name for name, value in given.items() if value is not None]
     ProcessesQuery(
         "betweenness",
         graph,
@@ -226,5 +225,5 @@ def _on_processes(
         call,
         describe,
         lambda facts: [_summary(facts)],
-        refused,
+        given,
     ).answer()

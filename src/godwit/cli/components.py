@@ -216,7 +216,6 @@ def _on_processes(
 
         return gw.connected_components(graph, timeout_s=timeout_s, progress=progress)
 
-    refused = [name for name, value in given.items() if value is not None]
     ProcessesQuery(
         "components",
         graph,
@@ -225,7 +224,7 @@ def _on_processes(
         call,
         describe_components,
         components_rows,
-        refused,
+        given,
     ).answer()
 
 

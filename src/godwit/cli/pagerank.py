@@ -180,7 +180,6 @@ def _on_processes(
     def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
         return _details(arguments, result)
 
-    refused = [name for name, value in given.items() if value is not None]
     query = ProcessesQuery(
         "pagerank",
         graph,
@@ -189,6 +188,6 @@ def _on_processes(
         call,
         describe,
         lambda facts: [_summary(facts)],
-        refused,
+        given,
     )
     _check_converged(query.answer())

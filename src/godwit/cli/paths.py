@@ -309,9 +309,8 @@ def _on_processes(
         written: list[Column] = result.columns if predecessors else result._shown_columns()
         return written
 
-    refused = [name for name, value in given.items() if value is not None]
     ProcessesQuery(
-        command, graph, options, reading, call, describe, _answer_rows, refused, columns
+        command, graph, options, reading, call, describe, _answer_rows, given, columns
     ).answer()
 
 

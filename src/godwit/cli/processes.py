@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ class ProcessesQuery:
     :param call: computes the result; its second argument is a bar, or None
     :param describe: returns the entries of ``--json`` about the result, the same in all processes
     :param answer_rows: returns labels and texts of the report's lines about these entries
-    :param refused: options that were given, and that only one process takes
+    :param given: values of options that one process alone takes, by name; None if not given
     :param columns: returns the columns of a whole result that are written; None: all
     """
 
@@ -75,7 +75,7 @@ class ProcessesQuery:
     call: Callable[[DistributedGraph, Any], Any]
     describe: Callable[[Processes, DistributedGraph, Any], Facts]
     answer_rows: Callable[[Facts], list[tuple[str, str]]]
-    refused: Sequence[str]
+    given: Mapping[str, Any]
     columns: Callable[[Any], list[Column]] | None = None
 
     def answer(self) -> Any:
@@ -117,7 +117,7 @@ class ProcessesQuery:
             f"--{name}" for name in ("verify", "plot", "trace") if getattr(options, name, None)
         ]
         names += [name for name in self.reading.names if name not in ("--directed", "--undirected")]
-        names += self.refused
+        names += [name for name, value in self.given.items() if value is not None]
         if self.command == "pagerank" and self.reading.directed is False:
             names.append("--undirected")
         if names:

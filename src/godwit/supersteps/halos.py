@@ -132,9 +132,10 @@ class Halos:
 
 
 class HaloBuilder:
-    """Makes rows that name slots; with weights in the graph's order, otherwise by descending degree.
+    """Builder of rows whose targets are slots of own and halo vertices, in place of positions.
 
-    Rows of positions that no other query has asked for are changed where they lie.
+    With weights arcs of a row are in the graph's order, otherwise by descending degree of their targets.
+    If there are rows of positions that no other query has asked for, their targets are changed in place.
     """
 
     def __init__(self, placement: StepPlacement, direction: Direction, weighted: bool) -> None:

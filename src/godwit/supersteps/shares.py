@@ -62,7 +62,7 @@ class SharedQuery(ABC, Generic[Found]):
         return target.devices if isinstance(target, StepCopies) else [0]
 
     def plan(self, target: Placed, name: str, make: Callable[[], Plan]) -> Plan:
-        """Return the plan of a name and of the options, which is kept. The caller holds the GPUs."""
+        """Return the plan kept under a name and the options, made if missing. The caller holds the GPUs."""
 
         def make_timed() -> Plan:
             made = make()

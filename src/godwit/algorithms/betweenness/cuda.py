@@ -150,7 +150,8 @@ class DependencyOutcome:
         paths were too large for float64, and the outcome is useless
     :param arcs: float64 (m), dependencies on each arc, or None
     :param visited: vertices reached by each device, over all searches
-    :param examined: arcs of these, by device, as on the CPU; work that devices did together is the first's
+    :param examined: out-arcs of the vertices reached, by device; work that devices did together counts at
+        the first
     :param supersteps: supersteps of each device
     :param block_searches: number of concurrent searches of a device, each by a block; 0: all blocks,
         perhaps of several devices, did one search together

@@ -364,7 +364,7 @@ def _share_of_near_arcs(placement: StepPlacement, distance: int) -> float:
 
 
 def _is_ascending(placement: StepPlacement) -> bool:
-    """Return True if the vertices that have arcs, read in order of position, are in ascending order."""
+    """Return True if vertex numbers ascend with positions, over the vertices that have arcs."""
     ends: list[tuple[int, int]] = []
     dtype = placement.id_dtype
     for part in placement.parts:

@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.checks import BLOCK_ARCS, arc_blocks, checked_array, fail, tree_root
+from godwit.algorithms.checks import (
+    BLOCK_ARCS,
+    arc_blocks,
+    check_named_by_members,
+    checked_array,
+    fail,
+    tree_root,
+)
 from godwit.algorithms.components import EdgesArgument
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.dtypes import Array
@@ -75,20 +82,7 @@ def _check_edges(
     :param name: returns the id of a vertex as messages show it
     """
     n = len(label)
-    vertices = np.arange(n)
-    wrong = (label < 0) | (label > vertices)
-    if wrong.any():
-        v = int(np.argmax(wrong))
-        fail(
-            f"vertex {name(v)} has label {label[v]}, which is not the smallest vertex of its component"
-        )
-    wrong = label[label] != label
-    if wrong.any():
-        v = int(np.argmax(wrong))
-        first = int(label[v])
-        fail(
-            f"vertex {name(v)} has label {first}, but vertex {name(first)} has label {label[first]}"
-        )
+    check_named_by_members(label, name)
     parent = np.arange(n)
     for sources, targets in blocks:
         tails, heads = sources.astype(np.int64), targets.astype(np.int64)

@@ -45,6 +45,11 @@ class DiameterBounds:
 def diameter_bounds(graph: Graph, *, devices: DevicesArgument = None) -> DiameterBounds:
     """Return bounds of the diameter of the largest weakly connected component, ignoring directions.
 
+    >>> import godwit as gw
+    >>> bounds = gw.diameter_bounds(gw.generators.path(4))
+    >>> bounds.lower, bounds.upper
+    (3, 4)
+
     :param devices: as for :func:`godwit.bfs`
     :raises InputError: the graph has no vertices, or is no graph
     """

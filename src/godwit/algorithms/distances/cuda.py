@@ -1,10 +1,10 @@
 """Distances from many sources on GPUs: arguments of hops.cuh, sweeps.cuh and lengths.cuh; results.
 
 Each GPU has the whole graph and a share of the sources. By arcs, all its blocks search from many sources at
-once, in the bits of lines; by weights, and in graphs with many levels, they sweep over a contracted graph
-(contraction.py), or, if there is none, each block searches from a source of its own. Distances are computed
-by position, for as many sources at a time as there is memory for, and delivered from there: in the order of
-vertices or targets, or as sums.
+once: a *line* of words for each vertex has a bit for each of these. By weights, and in graphs with many
+levels, they sweep over a contracted graph (contraction.py), or, if there is none, each block searches from a
+source of its own. Distances are computed by position, for as many sources at a time as there is memory for,
+and delivered from there: in the order of vertices or targets, or as sums.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from godwit.supersteps.run import (
 Placed = StepPlacement | StepCopies
 
 LINES = (16, 4, 1)
-"""Words of a line: a batch has 64 sources for each."""
+"""Possible widths of lines, in words of 64 bits."""
 PLANES = 8
 """Bits of a level's number while levels are recorded."""
 SEARCH_THREADS = 256
@@ -68,9 +68,9 @@ _MANY_SOURCES = 1024
 _LEAST_SHARE = 64
 """Sources that pay for copying the whole graph to another GPU."""
 _LEAST_FILLED = 2
-"""1 / the part of a batch that is to be filled with sources, where narrower lines would do."""
+"""A width of lines is used if the sources fill at least one half (1 / 2) of their bits."""
 _MEMORY_SHARE = 2
-"""1 / the part of free memory that rows of distances, or lines, may take."""
+"""Rows of distances, or lines, may take one half (1 / 2) of the free memory."""
 _MOST_PER_STEP = 16
 _STEP_ARCS = 1 << 24
 _FIELDS = HOP_FIELDS  # of sums on GPUs, also of lengths

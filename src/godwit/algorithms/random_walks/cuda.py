@@ -74,7 +74,8 @@ def source(id_dtype: Any) -> str:
 class WalkArrays:
     """The graph in its own order, and arrays of walks, kept on a device between queries.
 
-    :ivar targets: by whether rows are sorted though the graph's are not, like ``sums``
+    :ivar targets: False: in the graph's order; True: rows sorted for biased walks, unless they are already
+    :ivar sums: sums of weights within rows, in either order
     """
 
     def __init__(self, placement: StepPlacement) -> None:

@@ -35,7 +35,6 @@ NEIGHBOURS_THREADS = 256
 PIECE_PAIRS = 1 << 24
 """Pairs that a device has at once."""
 
-_BATCH_PAIRS = 32  # as in similarity.cuh
 _BATCHES_A_STEP = 256
 _UNITS_A_STEP = 64
 """Batches of each warp, and units of each block, in a superstep: time-outs are looked at in between."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.checks import checked_array, fail
+from godwit.algorithms.checks import check_named_by_members, checked_array, fail
 from godwit.algorithms.components.result import ComponentsResult
 from godwit.algorithms.strong_components import check_directed, condense
 from godwit.arrays import ResultLocation
@@ -40,19 +40,7 @@ def verify_strongly_connected_components(graph: Graph, label: Array | Components
     def name(vertex: int) -> str:
         return shown(graph.ids[vertex])
 
-    wrong = (label < 0) | (label > vertices)
-    if wrong.any():
-        v = int(np.argmax(wrong))
-        fail(
-            f"vertex {name(v)} has label {label[v]}, which is not the smallest vertex of its component"
-        )
-    wrong = label[label] != label
-    if wrong.any():
-        v = int(np.argmax(wrong))
-        first = int(label[v])
-        fail(
-            f"vertex {name(v)} has label {first}, but vertex {name(first)} has label {label[first]}"
-        )
+    check_named_by_members(label, name)
     reverse = graph.reverse
     for rows, way in ((graph, "from vertex {name} to it"), (reverse, "from it to vertex {name}")):
         reached = label == vertices

@@ -88,8 +88,8 @@ def topological_generations(
     The number of a vertex is the length of the longest path that ends at it: 0 for vertices without arcs
     in. Vertices of one generation have no arcs between them. Source: A. B. Kahn, Topological sorting of
     large networks, Communications of the ACM 5 (1962). One thread of the CPU visits each arc once. A GPU
-    takes the time of its slowest vertex for each generation; the CPU takes over deep graphs of few arcs,
-    unless devices were named (``.statistics.devices``).
+    processes a generation at a time; one thread of the CPU takes over graphs of many generations and few
+    arcs, unless devices were named (``.statistics.devices``).
 
     :param graph: a directed graph, or one placed on devices by :func:`place`
     :param devices: as for :func:`pagerank`; of several GPUs the first computes if it has room for the graph

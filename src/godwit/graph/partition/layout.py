@@ -147,11 +147,6 @@ class Layout:
             index[local.vertices] = np.arange(local.vertex_count, dtype=index.dtype)
         return frozen(index)
 
-    def locate(self, vertex: int) -> tuple[int, int]:
-        """Return the part of a vertex, and its local index there."""
-        part = int(self.owner[vertex])
-        return part, int(np.searchsorted(self.parts[part].vertices, vertex))
-
     def gather(self, values: Sequence[Array]) -> Array:
         """Return the values of all vertices, (n), from those of each part, which have shapes (n_p).
 

@@ -334,7 +334,7 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
 
 def laid_out(contents: list[tuple[int, np.dtype[Any], int]]) -> list[Section]:
-    """Return the sections of a file, of kinds, dtypes and numbers of bytes, without checksums."""
+    """Return the sections of a file with these contents (kind, dtype, bytes), without checksums."""
     begin = _padded(_HASH_AT + 8 + _ENTRY.size * len(contents))
     sections = []
     for kind, dtype, nbytes in contents:

@@ -1,7 +1,7 @@
 """The CUDA source that makes a kernel of a VertexProgram: its types, constants and operators.
 
 The structs that host and kernels share are declared here and, with the same names and order, in
-``worker/cuda/part.cuh``; the generated code asserts that sizes agree.
+``worker/cuda/part.cuh``; the generated code asserts that sizes and offsets of fields agree.
 """
 
 from __future__ import annotations

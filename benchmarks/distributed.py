@@ -1,17 +1,20 @@
 """Graphs on several processes: time, processor time, and what is sent.
 
-One process without MPI, one under it, and two of half as many threads::
+One process without MPI, one under it, and two of half as many threads, which take turns, run by run::
 
-    GODWIT_THREADS=2 python benchmarks/distributed.py rmat:20
-    GODWIT_THREADS=2 mpiexec -n 1 python benchmarks/distributed.py rmat:20
-    GODWIT_THREADS=1 mpiexec -n 2 python benchmarks/distributed.py rmat:20
+    python benchmarks/distributed.py rmat:20 --compare --runs 15
+
+One of them, or any other number of processes::
+
+    GODWIT_THREADS=1 mpiexec -n 4 python benchmarks/distributed.py rmat:20
 
 A GPU for each process, beside all GPUs of one process::
 
     python benchmarks/distributed.py rmat:24 --devices cuda
     mpiexec -n 2 python benchmarks/distributed.py rmat:24 --devices cuda
 
-Each line has the least time of some runs in milliseconds, the least processor time of all processes
+With ``--compare`` each line has median and least time, and their ratios to one process without MPI; else
+the least time of some runs in milliseconds, the least processor time of all processes
 together (which other programs on the machine hardly change), the supersteps, and the most that a process
 sends: messages and bytes; on GPUs, the least time of kernels, too. ``--runs 1`` suffices for volumes, which
 are the same in every run.
@@ -20,12 +23,26 @@ are the same in every run.
 from __future__ import annotations
 
 import argparse
+import os
+import statistics as stats
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
 import godwit as gw
 from godwit.config import is_launched
+from godwit.graph.generators.spec import is_spec
+
+_COMPARED = (
+    ("one process, two threads, without MPI", 0, 2),
+    ("one process, two threads, under MPI", 1, 2),
+    ("two processes, a thread each", 2, 1),
+)
+"""Names, processes (0: without MPI) and threads of what ``--compare`` compares."""
 
 
 def queries(graph: Any, source: Any, on_gpus: bool) -> dict[str, Callable[[], Any]]:
@@ -43,24 +60,100 @@ def queries(graph: Any, source: Any, on_gpus: bool) -> dict[str, Callable[[], An
     return found
 
 
+def compare(graph: str, runs: int) -> None:
+    """Let processes with and without MPI take turns; print their times."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = [
+            _start(graph, Path(folder) / str(number), *of)
+            for number, (_, *of) in enumerate(_COMPARED)
+        ]
+        listed = [_lines(process) for process, _ in started]
+        names = listed[0]
+        times: dict[str, list[list[float]]] = {name: [[] for _ in started] for name in names}
+        for number in range(-1, runs):
+            for name in names:
+                for index, (process, turns) in enumerate(started):
+                    for turn in turns:
+                        turn.write_text(name)
+                    took_s = float(process.stdout.readline())
+                    if number >= 0:
+                        times[name][index].append(took_s)
+        for process, turns in started:
+            for turn in turns:
+                turn.write_text("")
+            process.wait()
+    for name, by_kind in times.items():
+        first = by_kind[0]
+        for (kind, *_), taken in zip(_COMPARED, by_kind, strict=True):
+            median, least = stats.median(taken), min(taken)
+            print(
+                f"{name:24} {kind:38} {1e3 * median:8.2f} {1e3 * least:8.2f} ms "
+                f"{median / stats.median(first):6.3f} {least / min(first):6.3f}"
+            )
+
+
+def _lines(process: Any) -> list[str]:
+    """Return the lines that a process prints before an empty one."""
+    return [line.strip() for line in iter(process.stdout.readline, "\n")]
+
+
+def _start(graph: str, folder: Path, processes: int, threads: int) -> tuple[Any, list[Path]]:
+    """Start processes that take turns; return the pipes by which each gets the names of queries."""
+    folder.mkdir()
+    turns = [folder / str(rank) for rank in range(max(1, processes))]
+    for turn in turns:
+        os.mkfifo(turn)
+    launcher = ["mpiexec", "-n", str(processes)] if processes else []
+    command = [*launcher, sys.executable, __file__, graph, "--turns", str(folder)]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {**os.environ, "GODWIT_THREADS": str(threads), "PATH": path}
+    process = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE)
+    return process, turns
+
+
+def take_turns(folder: Path, queries: dict[str, Callable[[], Any]], processes: Any) -> None:
+    """Run the queries whose names come through a pipe, and print how long each took."""
+    rank = 0 if processes is None else processes.rank
+    if rank == 0:
+        print(*queries, "", sep="\n", flush=True)
+    while name := (folder / str(rank)).read_text():
+        if processes is not None:
+            processes.share(None)
+        begin = perf_counter()
+        queries[name]()
+        took_s = perf_counter() - begin
+        if processes is not None:
+            took_s = max(processes.share(took_s))
+        if rank == 0:
+            print(took_s, flush=True)
+
+
 def main() -> None:
     """Measure all queries of one graph."""
     parser = argparse.ArgumentParser()
     parser.add_argument("graph", nargs="?", default="rmat:20")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--devices", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--turns", help=argparse.SUPPRESS)  # of a process that --compare starts
     given = parser.parse_args()
+    if given.compare:
+        compare(given.graph, given.runs)
+        return
     processes = gw.distributed.context() if is_launched() else None
     graph: Any
     begin = perf_counter()
     if processes is None:
-        whole = gw.generate(given.graph)
+        whole = gw.generate(given.graph) if is_spec(given.graph) else gw.read(given.graph)
         graph, source = gw.place(whole, given.devices), whole.highest_degree_vertex()
     else:
         devices = None if given.devices == "cpu" else given.devices
         graph = processes.place(given.graph, devices=devices)
         source = graph.highest_degree_vertex()
     placed_s = perf_counter() - begin
+    if given.turns:
+        take_turns(Path(given.turns), queries(graph, source, False), processes)
+        return
     if processes is None or processes.rank == 0:
         print(
             f"{given.graph} on {processes or 'one process without MPI'}: placed in {placed_s:.2f} s"

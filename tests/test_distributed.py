@@ -100,6 +100,12 @@ def test_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None
 
 
 @needs_mpi
+@pytest.mark.parametrize(("processes", "threads"), [(1, 1), (2, 2), (3, 1)])
+def test_step_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None:
+    check(processes, "steps", tmp_path, threads)
+
+
+@needs_mpi
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -208,8 +214,9 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
 def test_examples_in_docstrings() -> None:
     code = (
         "import doctest, importlib\n"
-        "for name in ('', '.processes', '.result'):\n"
-        "    failed, tried = doctest.testmod(importlib.import_module(f'godwit.distributed{name}'))\n"
+        "for name in ('distributed', 'distributed.processes', 'distributed.result',\n"
+        "             'algorithms.components.distributed'):\n"
+        "    failed, tried = doctest.testmod(importlib.import_module(f'godwit.{name}'))\n"
         "    assert tried and not failed\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

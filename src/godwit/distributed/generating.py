@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from godwit.distributed.exchange import to_owners
+from godwit.distributed.exchange import arcs_to_owners
 from godwit.distributed.graph import DistributedGraph, bounds_of_ends
 from godwit.distributed.halo import halo_of_arcs
 from godwit.distributed.place import own_ids, place_graph
 from godwit.distributed.processes import Processes
-from godwit.dtypes import Array, id_dtype_for
+from godwit.dtypes import id_dtype_for
 from godwit.graph.generators.common import Drawing, collected_drawings
 from godwit.graph.generators.spec import parse_spec
 from godwit.graph.hashing import random_weights
@@ -46,11 +46,11 @@ def _draw(processes: Processes, drawing: Drawing) -> DistributedGraph:
         sources, targets = sources[keep], targets[keep]
     ends = [sources, targets] if drawing.both_directions else [sources]
     bounds = bounds_of_ends(processes, ends, drawing.vertices)
-    if drawing.both_directions:
-        sources, targets = both_directions(sources, targets)
-    owners = np.searchsorted(bounds, sources, side="right") - 1
-    sources, targets = to_owners(processes, owners, [sources, targets])
-    del endpoints, owners, ends
+    columns = [sources, targets]
+    del endpoints, ends, sources, targets
+    sources, targets = arcs_to_owners(
+        processes, bounds, columns, both_directions=drawing.both_directions
+    )
     rows = halo_of_arcs(processes, bounds, sources, targets, None, simple=drawing.simple)
     graph = DistributedGraph(
         processes, bounds, rows, own_ids(processes, bounds),
@@ -61,12 +61,3 @@ def _draw(processes: Processes, drawing: Drawing) -> DistributedGraph:
         weights = random_weights(whole, *drawing.weights, drawing.seed, graph.vertices.start)
         graph.set_weights(weights)
     return graph
-
-
-def both_directions(sources: Array, targets: Array) -> tuple[Array, Array]:
-    """Return each edge as two arcs, one behind the other, a self-loop as one."""
-    once = np.stack([np.full(len(sources), True), sources != targets], axis=1).ravel()
-    return (
-        np.stack([sources, targets], axis=1).ravel()[once],
-        np.stack([targets, sources], axis=1).ravel()[once],
-    )

@@ -27,7 +27,7 @@ class DistributedGraph(OnProcesses):
     """A graph on the processes of one MPI run. Made by :meth:`Processes.place`; a context manager.
 
     :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank`,
-    :func:`betweenness_centrality`, :func:`run` and :func:`write` take one in place of a graph. All
+    :func:`betweenness_centrality`, :func:`run`, :meth:`StepProgram.run` and :func:`write` take one. All
     processes call them alike, and each gets the values of its own vertices.
 
     :ivar processes: the processes
@@ -271,7 +271,7 @@ def bounds_of_ends(processes: Processes, ends: list[Array], vertex_count: int) -
 
 _BUCKET_BITS = 14
 """Ranges of vertices begin at one of about so many (as a power of two) equally wide buckets."""
-_PIECE = 1 << 20
+_PIECE = 1 << 16
 
 
 def balanced_bounds(begins: Array, costs: Array, vertex_count: int, parts: int) -> Array:

@@ -157,6 +157,8 @@ def halo_of_arcs(
 ) -> HaloRows:  # fmt: skip
     """Return the rows of the arcs that leave own vertices; all processes call it.
 
+    Sources and targets are overwritten, which saves their copies.
+
     :param bounds: as of :func:`halo_of_rows`
     :param sources: of the own vertices, in the whole graph
     :param targets: in the whole graph
@@ -165,15 +167,17 @@ def halo_of_arcs(
     first = int(bounds[processes.rank])
     own = int(bounds[processes.rank + 1]) - first
     numbering = _Numbering(processes, bounds, targets)
-    ranks = numbering.apply(targets, numbering.rank_bases)
-    local = sources - first
     if simple:  # numbers of sources and targets differ, so self-loops are not recognized below
         keep = targets != sources
-        local, ranks = local[keep], ranks[keep]
+        sources, targets = sources[keep], targets[keep]
         weights = None if weights is None else weights[keep]
+    ranks = numbering.apply(
+        targets, numbering.rank_bases, targets if targets.dtype == numbering.dtype else None
+    )
+    sources -= sources.dtype.type(first)
     rows = arcs_to_rows(
-        local.astype(ranks.dtype), ranks, weights, max(own, numbering.ranks), ranks.dtype, merge=simple,
-        both_directions=False,
+        sources.astype(ranks.dtype, copy=False), ranks, weights, max(own, numbering.ranks), ranks.dtype,
+        merge=simple,
     )  # fmt: skip
     offsets = rows.offsets[: own + 1].copy()
     slots = numbering.slot_of_rank()
@@ -228,9 +232,12 @@ class _Numbering:
         self.slot_bases[own_words] = numbers
         self.rank_bases[own_words] = self.own_rank + numbers
 
-    def apply(self, targets: Array, bases: Array) -> Array:
-        """Return the numbers of targets: slots or ranks."""
-        numbers = np.empty(len(targets), self.dtype)
+    def apply(self, targets: Array, bases: Array, into: Array | None = None) -> Array:
+        """Return the numbers of targets, slots or ranks.
+
+        :param into: gets them; may be ``targets``. None: a new array
+        """
+        numbers = np.empty(len(targets), self.dtype) if into is None else into
         threads = thread_count_for(len(targets))
         run_team(_renumber, targets, self._bitmap, bases, numbers, threads=threads)
         return numbers

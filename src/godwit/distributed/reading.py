@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.distributed.exchange import to_owners
-from godwit.distributed.generating import both_directions
+from godwit.distributed.exchange import arcs_to_owners, to_owners
 from godwit.distributed.graph import DistributedGraph, bounds_of_ends
 from godwit.distributed.halo import halo_of_arcs
 from godwit.distributed.place import own_ids, place_rows
@@ -121,16 +120,9 @@ def _place_edges(
         is_directed = True  # a directed graph of both directions
     both = comments.undirected or not is_directed
     bounds = bounds_of_ends(processes, [sources, targets] if both else [sources], n)
-    if both:
-        if weights is not None:
-            once = np.stack([np.full(len(sources), True), sources != targets], axis=1).ravel()
-            weights = np.repeat(weights, 2)[once]
-        sources, targets = both_directions(sources, targets)
     columns = [sources, targets] + ([] if weights is None else [weights])
-    owners = np.searchsorted(bounds, sources, side="right") - 1
     del sources, targets, weights
-    sources, targets, *rest = to_owners(processes, owners, columns)
-    del columns, owners
+    sources, targets, *rest = arcs_to_owners(processes, bounds, columns, both_directions=both)
     rows = halo_of_arcs(processes, bounds, sources, targets, rest[0] if rest else None)
     return DistributedGraph(
         processes, bounds, rows, numbering.ids_of_part(bounds), directed=is_directed,

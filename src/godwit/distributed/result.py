@@ -79,22 +79,26 @@ class DistributedResult(VertexResult):
             return self
         with processes.running("gather", root):
             root = as_count(root, "root", 0, processes.count - 1)
-            arrays = {
-                name: processes.gather(getattr(self, name), root)
-                for name in self._gathered
-                if getattr(self, name) is not None
-            }
+            arrays = {name: processes.gather(array, root) for name, array in self._arrays().items()}
             ids = processes.share(self._ids)
         if processes.rank != root:
             return None
         whole = copy(self)
         whole._processes = None
-        for name, parts in arrays.items():
-            assert parts is not None
-            setattr(whole, name, np.concatenate(parts))
+        whole._set_arrays({name: np.concatenate(parts or ()) for name, parts in arrays.items()})
         whole.vertices = range(len(whole._values))
         whole._ids = _joined(ids)
         return whole
+
+    def _arrays(self) -> dict[str, Array]:
+        """Return the arrays that have an element for each vertex."""
+        arrays = {name: getattr(self, name) for name in self._gathered}
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    def _set_arrays(self, arrays: dict[str, Array]) -> None:
+        """Set those of :meth:`_arrays`."""
+        for name, array in arrays.items():
+            setattr(self, name, array)
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> Path:
         """Write the values as a Parquet file of each process in one folder; all processes call it.

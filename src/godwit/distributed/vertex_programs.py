@@ -14,6 +14,7 @@ floating-point numbers are rounded in the order in which they are added.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,7 @@ from godwit.worker.cpu.vertex_set import (
     END_WORDS,
     FRONTIER,
     OUTBOX,
-    OVERFLOW,
+    OVERFLOWED,
     VertexSet,
 )
 from godwit.worker.cpu.worker import ARCS, FILTERED, PROCESSED, USELESS
@@ -148,6 +149,12 @@ def own_start(graph: DistributedGraph, start: Any) -> Start:
         raise InputError("start names a vertex twice")
     here = np.flatnonzero((positions >= own.start) & (positions < own.stop))
     given = list(start.values())
+    sums = graph.processes.meet(zlib.crc32(repr(given).encode()))[:, 0]
+    if (sums != sums[0]).any():
+        raise ProcessError(
+            f"processes 0 and {int(np.argmax(sums != sums[0]))} have different values of start: all must "
+            "give the same mapping"
+        )
     return {int(positions[i]) - own.start: given[i] for i in here.tolist()}
 
 
@@ -454,7 +461,7 @@ class _Run:
         return given[:, 0].copy()
 
     def _check_overflow(self) -> None:
-        if self._counts[:, OVERFLOW].any():
+        if self._ends[OVERFLOWED]:
             raise ValueOverflowError(
                 f"a message of program {self._program.name!r} does not fit {self._program.dtype.name}; "
                 "declare a wider dtype"

@@ -9,7 +9,7 @@ on the number of devices, except for the rounding of floating-point sums.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from godwit.graph.interchange.tables import Column
 from godwit.graph.result import VertexResult
 from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
-from godwit.public import public
+from godwit.public import OnProcesses, or_distributed
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -88,7 +88,24 @@ class StepProgram:
         self.declarations = Declarations.of(fields, numbers)
         self.code = self.declarations.code(name, as_steps(steps, f"step program {name!r}"))
 
-    @public
+    @overload
+    def run(self, graph: OnProcesses, frontier: Frontier = "all", **options: Any) -> Any: ...
+    @overload
+    def run(
+        self,
+        graph: Graph | PlacedGraph,
+        frontier: Frontier = "all",
+        *,
+        fields: Mapping[str, FieldInitial] | None = None,
+        numbers: Mapping[str, int | float] | None = None,
+        devices: DevicesArgument = None,
+        results: str = "host",
+        timeout_s: float | None = None,
+        progress: ProgressArgument = None,
+        trace: TraceArgument = None,
+        gpu: GpuOptions | None = None,
+    ) -> StepResult: ...
+    @or_distributed("godwit.distributed.step_programs")
     def run(
         self,
         graph: Graph | PlacedGraph,
@@ -194,14 +211,21 @@ class StepResult(VertexResult):
         :param field: its name; None for the only field
         :raises InputError: there is no such field, or several where none is named
         """
-        if field is None and len(self.fields) == 1:
-            (field,) = self.fields
-        if field not in list(self.fields):
-            raise InputError(f"field must be one of {', '.join(self.fields)}, got {shown(field)}")
-        values = host_array(self.fields[field]).tolist()
-        return dict(zip(self.ids.of(np.arange(len(values))), values, strict=True))
+        return field_by_id(self.fields, field, self.ids)
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name}: {array.dtype}" for name, array in self.fields.items())
         numbers = ", ".join(f"{name}={value}" for name, value in self.numbers.items())
         return f"StepResult(fields {shown(kinds)}, numbers {numbers})"
+
+
+def field_by_id(
+    fields: Mapping[str, Array], field: str | None, ids: VertexIds
+) -> dict[Any, int | float]:
+    """Return the value of a field at every vertex by its id; see :meth:`StepResult.to_dict`."""
+    if field is None and len(fields) == 1:
+        (field,) = fields
+    if field not in list(fields):
+        raise InputError(f"field must be one of {', '.join(fields)}, got {shown(field)}")
+    values = host_array(fields[field]).tolist()
+    return dict(zip(ids.of(np.arange(len(values))), values, strict=True))

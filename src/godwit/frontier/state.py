@@ -294,7 +294,7 @@ def run_code(
 
                     counts = run_steps_on_gpus(code, positions, state, poll, options.gpu)
         except StepError as failure:
-            raise _user_error(code, graph, failure) from None
+            raise user_error(code, graph.vertex_count, failure) from None
     if counts.compile_s:
         statistics.split_run({"compile": counts.compile_s})
     for phase, seconds in (("kernel", counts.kernel_s), ("exchange", counts.exchange_s)):
@@ -310,13 +310,13 @@ def run_code(
     return statistics
 
 
-def _user_error(code: StepCode, graph: Graph, failure: StepError) -> Exception:
+def user_error(code: StepCode, vertex_count: int, failure: StepError) -> Exception:
+    """Return the error that a user gets for the failure of an operator."""
     step = next(step for step in code.instructions() if step.index == failure.index)
     where = f"step program {code.name!r}, {step.label}"
     if failure.kind == "vertex":
         return InputError(
-            f"{where}: a field that is to name a vertex has a value outside of "
-            f"[0, {graph.vertex_count})"
+            f"{where}: a field that is to name a vertex has a value outside of [0, {vertex_count})"
         )
     numbers = code.numbers if step.kind in ("reduce", "assign") else code.fields
     name, dtype = numbers[step.into]

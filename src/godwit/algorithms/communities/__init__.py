@@ -340,7 +340,8 @@ class _LevelsRun:
             cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
             label, maps = self.find(cores)
             label = by_size(label)
-            value = query.modularity_of(self.graph, self.arcs.rows, label, self._weight)
+            strength = level.mass[0] if self.objective == "modularity" else None
+            value = query.modularity_of(self.graph, self.arcs.rows, label, self._weight, strength)
             quality = self._quality(label, value)
         _report(statistics, cores, len(maps) + 1)
         return CommunitiesResult(

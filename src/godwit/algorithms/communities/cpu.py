@@ -42,8 +42,8 @@ _PIECE = 4096
 """Arcs that a thread takes room for at a time when it writes rows."""
 _PIECE_ROW = 256
 """Arcs of a row above which it gets room of its own."""
-PREFETCHED_ARCS = 8
-"""Arcs of a row that are prefetched."""
+WINDOW_ARCS = 512
+"""Arcs that are gathered before their vertices decide; longer rows are not."""
 _INNER_ARCS = 32
 """Arcs of a row up to which a vertex without neighbours in other communities is not visited at first."""
 ALONE_VERTICES = 128
@@ -156,33 +156,79 @@ def _list_by_class(
     return counts[0, MOST_CLASSES]
 
 
-def _prefetch(
-    i: Any,
-    end: Any,
-    order: Any,
-    begins: Any,
-    ends: Any,
-    targets: Any,
-    mass: Any,
-    label: Any,
-    total: Any,
-) -> None:
-    """Prefetch what visits of the next vertices read: rows, then arcs, then labels of neighbours."""
+def _prefetch_row(
+    i: Any, end: Any, order: Any, begins: Any, ends: Any, targets: Any, values: Any
+) -> None:  # fmt: skip
+    """Prefetch ends of rows, and values, of vertices that are visited after that at i, and then arcs."""
     if i + 16 < end:
         v = order[_at(i + 16)]
         prefetch(begins, v)
         prefetch(ends, v)
-        prefetch(label, v)
-        prefetch(mass[0], v)
+        prefetch(values, v)
     if i + 8 < end:
-        v = order[_at(i + 8)]
-        prefetch(targets, begins[_at(v)])
-        prefetch(total[0], label[_at(v)])
-    if i + 4 < end:
-        v = order[_at(i + 4)]
-        begin = begins[_at(v)]
-        for arc in range(begin, min(begin + PREFETCHED_ARCS, ends[_at(v)])):
-            prefetch(label, targets[_at(arc)])
+        prefetch(targets, begins[_at(order[_at(i + 8)])])
+
+
+def _gather_window(
+    first: Any, last: Any, end: Any, order: Any, begins: Any, ends: Any, targets: Any, weights: Any,
+    mass: Any, label: Any, total: Any, part: Any, part_total: Any, grown: Any, sums: Any, near: Any,
+    near_weight: Any, near_ends: Any,
+) -> Any:  # fmt: skip
+    """Gather the communities, or parts, of neighbours of vertices, and prefetch what the choice reads.
+
+    So reads of many vertices are under way at once. A vertex that decides finds all in the cache.
+
+    :param first: place in ``order`` of the first vertex; the window ends before ``last``
+    :param part: as of :func:`refine_communities`; communities themselves where ``grown`` is empty
+    :param grown: as of :func:`refine_communities`; or empty, and neighbours in all communities count
+    :param near: (WINDOW_ARCS) becomes communities or parts, row by row, of the arcs that count
+    :param near_weight: becomes the weights of these arcs
+    :param near_ends: (CHUNK) becomes the end of each row; those of vertices that have grown are empty
+    :returns: the end of the window: ``first`` if the first row is too long
+    """
+    weighted = weights.size > 0
+    inner = grown.size > 0
+    position = 0
+    for i in range(first, last):
+        _prefetch_row(i, end, order, begins, ends, targets, label)
+        v = order[_at(i)]
+        row_begin, row_end = begins[_at(v)], ends[_at(v)]
+        if inner and grown[_at(v)] != 0:
+            row_end = row_begin
+        if position + row_end - row_begin > WINDOW_ARCS:
+            return i
+        own = label[_at(v)]
+        prefetch(mass[0], v)
+        prefetch(total[0], own)
+        for arc in range(row_begin, row_end):
+            u = targets[_at(arc)]
+            weight = weights[_at(arc)] if weighted else 1
+            c = part[_at(u)]
+            prefetch(part_total[0], c)
+            prefetch(sums, c)
+            near[_at(position)] = c
+            near_weight[_at(position)] = weight
+            counts = (u != v) & (weight != 0)
+            if inner:
+                counts &= label[_at(u)] == own
+            position += counts
+        near_ends[_at(i - first)] = position
+    return last
+
+
+def _add_near(arcs: Any, near: Any, near_weight: Any, sums: Any) -> Any:
+    """Add weights of a row of the window to ``sums``; return the number of communities.
+
+    Its communities are then the first ones, each once.
+    """
+    count = 0
+    for i in range(arcs):
+        c = near[_at(i)]
+        before = sums[_at(c)]
+        near[_at(count)] = c
+        count += before == 0
+        sums[_at(c)] = before + near_weight[_at(i)]
+    return count
 
 
 def gather_sums(
@@ -313,7 +359,7 @@ def best_community(
 def move_vertices(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
     label: Any, total: Any, active: Any, order: Any, chosen: Any, counts: Any, cursors: Any, sums: Any,
-    touched: Any, factor: float, seed: Any, classes: int, most_rounds: int, enough: int,
+    touched: Any, window: Any, factor: float, seed: Any, classes: int, most_rounds: int, enough: int,
     random_ties: bool, tallies: Any,
 ) -> None:  # fmt: skip
     """Move vertices to better communities, round by round.
@@ -327,6 +373,8 @@ def move_vertices(
     :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
     :param sums: int64 (size, n), all 0, and again at the end
     :param touched: (size, n)
+    :param window: what :func:`_gather_window` fills, of each thread: (size, WINDOW_ARCS) communities and
+        weights, and (size, CHUNK) ends of rows
     :param enough: a round with this number of moves or fewer is the last
     :param random_ties: of communities of equal score a hash chooses, not the smallest id
     :param tallies: int64 (4): moves of even and of odd rounds, rounds, and visits of vertices
@@ -349,8 +397,8 @@ def move_vertices(
         movers = 1 if listed < fewer * ALONE_VERTICES else size
         if rank < movers and not _move_by_class(
             rank, movers, control, begins, ends, targets, weights, mass, label, total, active, order,
-            chosen, counts[size - 1, classes - fewer :], cursors, my_sums, my_touched, factor, start,
-            fewer, turn, random_ties, tallies,
+            chosen, counts[size - 1, classes - fewer :], cursors, my_sums, my_touched, window[0][rank],
+            window[1][rank], window[2][rank], factor, start, fewer, turn, random_ties, tallies,
         ):  # fmt: skip
             return
         if movers < size and not barrier(control, size):
@@ -372,11 +420,12 @@ def _meet(control: Any, size: int) -> bool:
 def _move_by_class(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
     label: Any, total: Any, active: Any, order: Any, chosen: Any, class_ends: Any, cursors: Any,
-    sums: Any, touched: Any, factor: float, start: Any, classes: int, turn: int, random_ties: bool,
-    tallies: Any,
+    sums: Any, touched: Any, near: Any, near_weight: Any, near_ends: Any, factor: float, start: Any,
+    classes: int, turn: int, random_ties: bool, tallies: Any,
 ) -> bool:  # fmt: skip
     """Move the listed vertices, class by class; return False if all threads must leave."""
     n = label.size
+    none = active[:0]
     begin = 0
     for c in range(classes):
         end = class_ends[c]
@@ -387,19 +436,36 @@ def _move_by_class(
             first = begin + fetch_add(cursors, cursor, CHUNK)
             if first >= end or load_acquire(control, ABORT) != 0:
                 break
-            for i in range(first, min(first + CHUNK, end)):
-                _prefetch(i, end, order, begins, ends, targets, mass, label, total)
-                v = order[_at(i)]
-                active[_at(v)] = 0
-                count = gather_sums(v, begins, ends, targets, weights, label, sums, touched)
-                chosen[_at(i)] = best_community(
-                    v, mass, label, total, factor, start, random_ties, sums, touched, count
-                )
+            last = min(first + CHUNK, end)
+            while first < last:
+                window_end = _gather_window(
+                    first, last, end, order, begins, ends, targets, weights, mass, label, total, label,
+                    total, none, sums, near, near_weight, near_ends,
+                )  # fmt: skip
+                row_begin = 0
+                for i in range(first, max(window_end, first + 1)):
+                    v = order[_at(i)]
+                    active[_at(v)] = 0
+                    if i == window_end:
+                        row = touched
+                        count = gather_sums(v, begins, ends, targets, weights, label, sums, row)
+                    else:
+                        row = near[row_begin:]
+                        arcs = near_ends[_at(i - first)] - row_begin
+                        count = _add_near(arcs, row, near_weight[row_begin:], sums)
+                        row_begin += arcs
+                    chosen[_at(i)] = best_community(
+                        v, mass, label, total, factor, start, random_ties, sums, row, count
+                    )
+                first = max(window_end, first + 1)
         if not _meet(control, size):
             return False
         part_begin, part_end = block_range(rank, size, end - begin)
         moves = 0
         for i in range(begin + part_begin, begin + part_end):
+            if i + 8 < begin + part_end:
+                prefetch(total[0], chosen[_at(i + 8)])
+                prefetch(total[0], label[_at(order[_at(i + 8)])])
             v = order[_at(i)]
             old = label[_at(v)]
             new = chosen[_at(i)]
@@ -413,6 +479,7 @@ def _move_by_class(
         if not _meet(control, size):
             return False
         for i in range(begin + part_begin, begin + part_end):
+            _prefetch_row(i, begin + part_end, order, begins, ends, targets, label)
             if chosen[_at(i)] == n:
                 continue
             v = order[_at(i)]
@@ -430,7 +497,8 @@ def _move_by_class(
 def refine_communities(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
     label: Any, total: Any, active: Any, order: Any, chosen: Any, counts: Any, cursors: Any, sums: Any,
-    touched: Any, factor: float, seed: Any, classes: int, part: Any, part_total: Any, grown: Any,
+    touched: Any, window: Any, factor: float, seed: Any, classes: int, part: Any, part_total: Any,
+    grown: Any,
 ) -> None:  # fmt: skip
     """Divide each community into parts that are connected: Leiden's refinement, greedily.
 
@@ -445,6 +513,7 @@ def refine_communities(
     """
     my_sums = sums[rank]
     my_touched = touched[rank]
+    near, near_weight, near_ends = window[0][rank], window[1][rank], window[2][rank]
     start = mix(seed)
     fewer = _list_by_class(rank, size, control, active, order, counts, start, classes)
     begin = 0
@@ -455,15 +524,31 @@ def refine_communities(
             first = begin + fetch_add(cursors, cursor, CHUNK)
             if first >= end or load_acquire(control, ABORT) != 0:
                 break
-            for i in range(first, min(first + CHUNK, end)):
-                _prefetch(i, end, order, begins, ends, targets, mass, label, total)
-                v = order[_at(i)]
-                chosen[_at(i)] = v
-                if grown[_at(v)] == 0:
-                    chosen[_at(i)] = best_part(
-                        v, begins, ends, targets, weights, mass, label, total, factor, my_sums,
-                        my_touched, start, fewer, c, part, part_total, grown,
+            last = min(first + CHUNK, end)
+            while first < last:
+                window_end = _gather_window(
+                    first, last, end, order, begins, ends, targets, weights, mass, label, total, part,
+                    part_total, grown, my_sums, near, near_weight, near_ends,
+                )  # fmt: skip
+                row_begin = 0
+                for i in range(first, window_end):
+                    row, row_weight = near[row_begin:], near_weight[row_begin:]
+                    arcs = near_ends[_at(i - first)] - row_begin
+                    inside = np.int64(0)
+                    for arc in range(arcs):
+                        inside += row_weight[_at(arc)]
+                    count = _add_near(arcs, row, row_weight, my_sums)
+                    chosen[_at(i)] = _best_of_parts(
+                        order[_at(i)], inside, mass, label, total, factor, my_sums, row, count, start,
+                        fewer, c, part_total, grown,
                     )  # fmt: skip
+                    row_begin += arcs
+                if first == window_end:
+                    chosen[_at(first)] = best_part(
+                        order[_at(first)], begins, ends, targets, weights, mass, label, total, factor,
+                        my_sums, my_touched, start, fewer, c, part, part_total, grown,
+                    )  # fmt: skip
+                first = max(window_end, first + 1)
         if not barrier(control, size):
             return
         part_begin, part_end = block_range(rank, size, end - begin)
@@ -501,9 +586,23 @@ def best_part(
             touched[_at(count)] = d
             count += 1
         sums[_at(d)] = before + weight
+    return _best_of_parts(
+        v, inside, mass, label, total, factor, sums, touched, count, start, classes, own_class,
+        part_total, grown,
+    )  # fmt: skip
+
+
+def _best_of_parts(
+    v: Any, inside: Any, mass: Any, label: Any, total: Any, factor: float, sums: Any, touched: Any,
+    count: Any, start: Any, classes: int, own_class: int, part_total: Any, grown: Any,
+) -> Any:  # fmt: skip
+    """Return the part that a vertex joins of those in ``touched``; set their sums to 0.
+
+    :param inside: weight between the vertex and its community
+    """
     shares = _shares(v, mass, factor)
-    is_connected = np.float64(inside) >= _own_penalty(v, own, shares, mass, total)
-    best = part.dtype.type(v)
+    is_connected = np.float64(inside) >= _own_penalty(v, label[_at(v)], shares, mass, total)
+    best = touched.dtype.type(v)
     best_score = 0.0
     for i in range(count):
         d = touched[_at(i)]
@@ -514,7 +613,42 @@ def best_part(
         if is_better and (grown[_at(d)] != 0 or _class_of(start, d, classes) != own_class):
             best = d
             best_score = score
-    return best if is_connected else part.dtype.type(v)
+    return best if is_connected else touched.dtype.type(v)
+
+
+@kernel
+def number_communities(
+    rank: int, size: int, control: Any, label: Any, present: Any, counts: Any, number: Any, above: Any
+) -> None:  # fmt: skip
+    """Count communities, and number them in the order of their ids.
+
+    :param label: (n) community of each vertex, an id in [0, n)
+    :param present: uint8 (n), all 0; becomes 1 for communities that have vertices
+    :param counts: int64 (size); becomes the number of communities among the ids of each thread
+    :param number: (n) becomes the number of each community; empty: they are only counted
+    :param above: (n) becomes the number of each vertex' community
+    """
+    begin, end = block_range(rank, size, label.size)
+    for v in range(begin, end):
+        present[_at(label[_at(v)])] = 1
+    if not barrier(control, size):
+        return
+    count = 0
+    for c in range(begin, end):
+        count += present[_at(c)]
+    counts[rank] = count
+    if number.size == 0 or not barrier(control, size):
+        return
+    following = np.int64(0)
+    for other in range(rank):
+        following += counts[other]
+    for c in range(begin, end):
+        number[_at(c)] = following
+        following += present[_at(c)]
+    if not barrier(control, size):
+        return
+    for v in range(begin, end):
+        above[_at(v)] = number[_at(label[_at(v)])]
 
 
 @kernel
@@ -566,6 +700,7 @@ def aggregate(
             count = 0
             out, into = np.int64(0), np.int64(0)
             for i in range(member_ends[_at(c - 1)] if c > 0 else 0, member_ends[_at(c)]):
+                _prefetch_row(i, members.size, members, begins, ends, targets, mass[0])
                 v = members[_at(i)]
                 out += mass[0][_at(v)]
                 if mass[1].size > 0:
@@ -771,3 +906,38 @@ def inner_weight(
                 weight = weights[_at(arc)] if weighted else 1
                 inside += weight if u != v else 2 * weight
     return inside
+
+
+@kernel
+def number_by_size(
+    rank: int, size: int, control: Any, label: Any, sizes: Any, first: Any, places: Any, numbered: Any
+) -> None:  # fmt: skip
+    """Number communities by size, the largest first, then by smallest vertex: one thread.
+
+    :param label: (n) community of each vertex, an id in [0, n)
+    :param sizes: (n), all 0; becomes numbers of vertices, then numbers of communities
+    :param first: (n) becomes the smallest vertex of each community, in ascending order
+    :param places: (n + 1), all 0; becomes the numbers after communities of each size
+    :param numbered: (n) becomes the number of each vertex' community
+    """
+    n = label.size
+    count = 0
+    for v in range(n):
+        c = label[_at(v)]
+        first[_at(count)] = v  # the next one's place if the community has a vertex already
+        count += sizes[_at(c)] == 0
+        sizes[_at(c)] += 1
+    for i in range(count):
+        places[_at(sizes[_at(label[_at(first[_at(i)])])])] += 1
+    before = 0
+    for of_size in range(n, 0, -1):
+        there = places[_at(of_size)]
+        places[_at(of_size)] = before
+        before += there
+    for i in range(count):
+        c = label[_at(first[_at(i)])]
+        of_size = sizes[_at(c)]
+        sizes[_at(c)] = places[_at(of_size)]
+        places[_at(of_size)] += 1
+    for v in range(n):
+        numbered[_at(v)] = sizes[_at(label[_at(v)])]

@@ -138,6 +138,11 @@ class Cores:
         require_memory(self._threads * each + shared, f"communities of {n:,} vertices")
         self._sums = np.zeros((self._threads, n), np.int64)
         self._touched = np.empty((self._threads, n), ids)
+        self._window = (
+            np.empty((self._threads, cpu.WINDOW_ARCS), ids),
+            np.empty((self._threads, cpu.WINDOW_ARCS), np.int64),
+            np.empty((self._threads, cpu.CHUNK), np.int64),
+        )
         self.visits = 0
         self.rounds = 0
 
@@ -182,7 +187,7 @@ class Cores:
             active, np.empty(n, level.ids), np.empty(n, level.ids),
             np.zeros((self._threads_for(level), cpu.MOST_CLASSES + 1), np.int64),
             np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
-            self._sums, self._touched, self._factor * scale, self._next_seed(), classes,
+            self._sums, self._touched, self._window, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
 
     def begin_alone(self, level: Level) -> None:
@@ -254,7 +259,16 @@ class Cores:
 
     def count_communities(self, level: Level) -> int:
         """Return the number of communities of a level."""
-        return int(np.count_nonzero(np.bincount(self.label, minlength=level.vertex_count)))
+        return self._number(level, self.label, np.empty(0, level.ids))
+
+    def _number(self, level: Level, label: Array, above: Array) -> int:
+        """Return the number of communities, or parts; ``above``, if not empty, becomes their numbers."""
+        counts = np.zeros(self._threads_for(level), np.int64)
+        self._run(
+            cpu.number_communities, level, label, np.zeros(level.vertex_count, np.uint8), counts,
+            np.empty_like(above), above,
+        )  # fmt: skip
+        return int(counts.sum())
 
     def aggregate(self, level: Level, *, parts: bool = False) -> Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
@@ -262,13 +276,10 @@ class Cores:
         if level.is_serial:
             return self._aggregate_serially(level, label)
         n, ids = level.vertex_count, level.ids
-        present = np.zeros(n, bool)
-        present[label] = True
-        number = np.cumsum(present, dtype=ids) - ids.type(1)
-        count = int(np.count_nonzero(present))
+        above = np.empty(n, ids)
+        count = self._number(level, label, above)
         if count == n:
             return None
-        above = number[label]
         room = cpu.room_for(level.arcs, self._threads_for(level))
         require_memory(room * (8 + ids.itemsize), f"a graph of {count:,} communities")
         begins, ends = np.empty(count, np.int64), np.empty(count, np.int64)

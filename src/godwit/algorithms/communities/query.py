@@ -199,7 +199,9 @@ def both_directions(rows: cpu.Rows, offsets: Array) -> cpu.Rows:
     )
 
 
-def modularity_of(graph: Graph, rows: cpu.Rows, label: Array, resolution: float) -> float:
+def modularity_of(
+    graph: Graph, rows: cpu.Rows, label: Array, resolution: float, strength: Array | None = None
+) -> float:
     """Return the modularity of communities; NaN without arcs.
 
     Sums of integers are exact, and that of squares is rounded once (``math.fsum``), so the result does not
@@ -207,17 +209,19 @@ def modularity_of(graph: Graph, rows: cpu.Rows, label: Array, resolution: float)
 
     :param rows: arcs of the graph, with integers for weights
     :param label: (n) ids from 0 to n - 1
+    :param strength: as :func:`strengths` returns it for an undirected graph; None: it is computed
     """
     if graph.directed:
         return _directed_modularity(graph, rows, label, resolution)
-    strength = strengths(graph, rows)
+    if strength is None:
+        strength = strengths(graph, rows)
     total = int(strength.sum())
     if total == 0:
         return math.nan
     threads = thread_count_for(len(rows.targets))
     inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
     share = np.bincount(label, weights=strength) / total
-    return inside / total - resolution * math.fsum(share * share)
+    return inside / total - resolution * math.fsum((share * share)[share > 0].tolist())
 
 
 def _directed_modularity(graph: Graph, rows: cpu.Rows, label: Array, resolution: float) -> float:
@@ -231,7 +235,7 @@ def _directed_modularity(graph: Graph, rows: cpu.Rows, label: Array, resolution:
     leaving = np.bincount(tails, weights=weights, minlength=count) / total
     entering = np.bincount(heads, weights=weights, minlength=count) / total
     inside = int(weights[tails == heads].sum())
-    return inside / total - resolution * math.fsum(leaving * entering)
+    return inside / total - resolution * math.fsum((leaving * entering).tolist())
 
 
 def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution: float) -> float:

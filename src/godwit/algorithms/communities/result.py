@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from godwit.algorithms.communities import cpu
 from godwit.arrays import ResultLocation, host_array
 from godwit.dtypes import Array, as_count, frozen
 from godwit.graph.csr import Graph
@@ -14,6 +15,7 @@ from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.result import VertexResult
 from godwit.plots import plot_frequencies
+from godwit.runtime.cpu.team import run_team
 from godwit.runtime.statistics import RunStatistics
 
 if TYPE_CHECKING:
@@ -25,16 +27,10 @@ def by_size(label: Array) -> Array:
 
     :param label: (n) smallest vertex of each vertex's community, or another vertex of it
     """
-    sizes = np.bincount(label, minlength=len(label))
-    vertices = np.arange(len(label), dtype=label.dtype)
-    first = np.zeros(len(label), label.dtype)
-    first[label[::-1]] = vertices[::-1]  # of several values, NumPy keeps the last
-    first = first[label]
-    begins = np.flatnonzero(first == vertices)
-    order = np.argsort(-sizes[label[begins]], kind="stable")
-    number = np.empty(len(label), label.dtype)
-    number[begins[order]] = vertices[: len(begins)]
-    numbered: Array = number[first]
+    n = len(label)
+    sizes, places = np.zeros(n, label.dtype), np.zeros(n + 1, label.dtype)
+    first, numbered = np.empty_like(label), np.empty_like(label)
+    run_team(cpu.number_by_size, label, sizes, first, places, numbered, threads=1, brief=True)
     return numbered
 
 

@@ -100,7 +100,8 @@ def pagerank(
     :param personalization: a mapping of some vertices, by id, to weights; None: uniform
     :param checkpoint: a folder, in which the state of the run is saved again and again. If it has one, of
         this graph and these arguments (but for ``max_iterations``), the run goes on from there, and its
-        result has the bits of a run that was not interrupted
+        result has the bits of a run that was not interrupted. ``iterations`` and ``max_iterations`` count
+        those before the saved state, too; the statistics are of this run alone
     :param checkpoint_s: seconds between two saved states
     :raises InputError: the folder has the state of another graph or of other arguments
     """
@@ -151,7 +152,7 @@ def pagerank(
             poll = None if report is None else lambda: report(run.progress)
             run.iterate(most, radius, poll)
             rank = run.ranks()
-        statistics.rounds = np.array([run.iterations], np.int64)
+        statistics.rounds = np.array([run.iterations - run.resumed_at], np.int64)
         statistics.processed_items = statistics.rounds * len(rank)
         statistics.arcs_relaxed = statistics.rounds * len(layout.arcs.sources)
         graph.processes.report(statistics)
@@ -326,7 +327,8 @@ class _Run:
     """Iterations, as this process sees them.
 
     :ivar checkpoint: where the state is saved; None: nowhere
-    :ivar iterations: number of iterations so far
+    :ivar iterations: number of iterations so far, those before a saved state included
+    :ivar resumed_at: the iteration of the saved state from which this run went on; 0: none
     :ivar change: L1 norm of the last one's change, of all vertices
     """
 
@@ -353,7 +355,7 @@ class _Run:
         self._saves = False
         self._omega = 1.0
         self._scale = 2.0**_CHANGE_BITS
-        self.iterations = 0
+        self.iterations = self.resumed_at = 0
         self.change = 0.0
 
     @property
@@ -422,7 +424,8 @@ class _Run:
             values[:n] = arrays[name][order] if order.size else arrays[name]
         self._processes.meet()
         self._layout.halo.refresh(self._old, self._layout.border_rows)
-        self.iterations, self.change = step, numbers["change"]
+        self.iterations = self.resumed_at = step
+        self.change = numbers["change"]
         self._omega, self._scale = numbers["omega"], numbers["scale"]
         return numbers["before"], numbers["ratio"], numbers["dangling"]
 

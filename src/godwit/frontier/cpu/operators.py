@@ -40,6 +40,7 @@ SUPERSTEPS = BASE + 1
 PROCESSED = BASE + 2
 LISTED = BASE + 3  # vertices in the frontier's list
 ENDS = BASE + 4  # copy of FAILED that changes only between meetings
+UNTIL = BASE + 5  # 1: a loop is to end, where steps are called one by one
 KEPT = 5 * WORDS_PER_LINE  # arcs in the next frontier
 WORD_COUNT = 6 * WORDS_PER_LINE
 

@@ -139,6 +139,9 @@ def _shared(
 class ProgramText:
     """A program as a Python function of (rank, size, control, state) that calls the templates."""
 
+    _before_merge: tuple[str, ...] = ()
+    """Lines before an accumulator is merged into its field."""
+
     def __init__(self, code: StepCode, weighted: bool) -> None:
         self._code = code
         self._weighted = weighted
@@ -164,10 +167,13 @@ class ProgramText:
         """Return the function."""
         self._steps(self._code.steps, 1)
         lines = ["def run_steps(rank, size, control, shared):", "    state = by_reference(shared)"]
-        body = "\n".join([*lines, *self._lines])
-        for text in [*self._helpers, body]:
+        return self._function("run_steps", [*lines, *self._lines])
+
+    def _function(self, name: str, lines: list[str]) -> Callable[..., Any]:
+        """Return the function that lines of text define, after all that they call."""
+        for text in [*self._helpers, "\n".join(lines)]:
             exec(compile(text, f"<{self._code.name}>", "exec"), self._namespace)
-        entry: Callable[..., Any] = self._namespace["run_steps"]
+        entry: Callable[..., Any] = self._namespace[name]
         return entry
 
     def _steps(self, steps: Sequence[Instruction], depth: int) -> None:
@@ -181,11 +187,14 @@ class ProgramText:
                 self._lines.append(f"{indent}    if {step.value.symbol}(state):")
                 self._lines.append(f"{indent}        break")
             else:
-                call = getattr(self, f"_{step.kind}")(step)
-                self._lines.append(f"{indent}if not {call}:")
+                self._lines.append(f"{indent}if not {self._call_of(step)}:")
                 self._lines.append(f"{indent}    return")
 
     # One call of a template for each operator.
+
+    def _call_of(self, step: Instruction) -> str:
+        call: str = getattr(self, f"_{step.kind}")(step)
+        return call
 
     def _advance(self, step: Instruction) -> str:
         dtype = self._code.field_dtype(step.into)
@@ -226,6 +235,7 @@ class ProgramText:
         self._define(
             f"merge_{i}",
             "state, vertex",
+            *self._before_merge,
             f"wide = {new}",
             *_check(step, dtype, wide),
             f"{field}[at(vertex)] = {convert}(wide)",
@@ -238,7 +248,7 @@ class ProgramText:
     def _directed(self, step: Instruction, wide: np.dtype[Any], wanted: str) -> str:
         """Return the call of a pushing or pulling template, after defining its functions."""
         assert step.value is not None
-        i, follows = step.index, not step.stays
+        i, follows = step.index, self._follows(step)
         way, rows = ("pulled", "in_weights") if step.pulls else ("pushed", "weights")
         value = replace(step.value, symbol=f"message_{way}_{i}")
         self._adapter(step, value, f"state, {_ARC}", converted=wide, weights=rows)
@@ -366,6 +376,10 @@ class ProgramText:
             named = f"state.fields[{read.via}][at({end})]"
             end = f"vertex_named(state, {step.index}, {named})"
         return f"state.fields[{read.index}][at({end})]"
+
+    def _follows(self, step: Instruction) -> bool:
+        """Return True if the vertices that got messages become the frontier."""
+        return not step.stays
 
     def _goal(self, step: Instruction) -> str:
         """Return the vertex that messages go to."""

@@ -28,12 +28,13 @@ from godwit.runtime.cpu.atomics import (
     fetch_or,
     load_acquire,
     load_relaxed,
+    store_relaxed,
 )
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, barrier, block_range
 from godwit.runtime.cpu.values import by_reference, returned
 from godwit.worker.cpu.relax import improves, prefetch_vertex, process_vertex, take_in
-from godwit.worker.cpu.worker import FAR_AHEAD, NEAR_AHEAD, PROCESSED, SENT_TO
+from godwit.worker.cpu.worker import FAR_AHEAD, NEAR_AHEAD, PROCESSED
 
 _CHUNK = 64
 
@@ -43,12 +44,11 @@ _NEXT = 8  # vertices of the one that follows
 OUTBOX = 16
 _CURSOR = 24
 _FOLLOWING = 32  # where the frontier that follows begins
-END_WORDS = 40
+OVERFLOWED = 40  # 1 if a value does not fit its dtype: no further frontier is processed
+END_WORDS = 48
 
 LAST_BUCKET = 1 << 60
 """The bucket of all priorities that are no smaller, of infinite ones and of NaN (bins.py)."""
-OVERFLOW = SENT_TO
-"""Word of ``counts`` that is set if a value does not fit its dtype."""
 COUNT_WORDS = 24
 
 # Bound by the instantiation.
@@ -113,7 +113,7 @@ def is_due(worklist: Any, value: Any) -> bool:
 
 def note_overflow(worklist: Any) -> None:
     """End the run with an error: a value does not fit."""
-    worklist.counts[OVERFLOW] = 1
+    store_relaxed(worklist.ends, OVERFLOWED, 1)
 
 
 def push_local(worklist: Any, key: int, value: Any) -> None:
@@ -254,6 +254,8 @@ def relax_frontiers(
         if rank == 0:
             _exchange_frontiers(ends)
             ends[_FOLLOWING] = first
+            if load_relaxed(ends, OVERFLOWED) != 0:
+                ends[FRONTIER] = 0
         if not barrier(control, size):
             break
 

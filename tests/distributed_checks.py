@@ -906,6 +906,8 @@ def check_steps(folder: Path) -> None:
                 placed, fields={"bits": dict(zip(graph.ids, masks, strict=True))}
             )
             assert parts == named.to_dict()
+    check_values_of_steps()
+    check_arguments_of_steps()
     errors = gw.errors
     expect(errors.InputError, "a field names", lambda: COMPONENTS.run(placed))
     expect(errors.InputError, "a field names", lambda: ARCS.run(placed))
@@ -933,6 +935,78 @@ def check_steps(folder: Path) -> None:
             expect(errors.ProcessError, "constants", lambda: mine.run(placed))
 
 
+def check_values_of_steps() -> None:
+    """Check sums of which only the total fits, and sums that are rounded once."""
+    n = 192
+    others = np.arange(1, n)
+    inward = gw.Graph.from_edges(others, np.zeros(n - 1, int), vertex_count=n, directed=True)
+    large = np.zeros(n, np.int64)
+    large[1:4], large[-4:-1] = 2**30, -(2**30)
+    small = np.zeros(n)
+    small[1], small[[2, 100, 101, 102, 190, 191]] = 2**24, 1  # a 1 alone is lost in a float32
+    with processes.place(inward) as placed:
+        compare_steps(SUM, inward, placed, fields={"given": large})
+        compare_steps(ROUNDED_SUM, inward, placed, fields={"given": small})
+        expect(
+            gw.errors.ValueOverflowError,
+            "does not fit",
+            lambda: SUM.run(placed, fields={"given": np.abs(large)}),
+        )
+
+
+def check_arguments_of_steps() -> None:
+    """Check frontiers, sources and fields of all kinds on a graph whose ids are texts."""
+    import pandas as pd
+
+    n = 192
+    ids = [f"v{v}" for v in range(n)]
+    ring = gw.Graph.from_edges(np.arange(n), np.roll(np.arange(n), -1), vertex_count=n, ids=ids)
+    some = ["v150", "v3", "v100", "v7"]
+    errors = gw.errors
+    with processes.place(ring) as placed:
+        for given in (set(some), frozenset(some), pd.Series(some), pd.Index(some), np.array(some)):
+            compare_steps(LONGEST, ring, placed, frontier=given)
+            assert gw.bfs(placed, given).source_positions == [3, 7, 100, 150]
+
+        def with_values(values: Any) -> Any:
+            return lambda: LONGEST.run(placed, fields={"x": values})
+
+        expect(errors.InputError, "'v0' occurs twice", with_values(pd.Series(1, [*ids, "v0"])))
+        expect(
+            errors.InputError, "'q' is not in the graph", with_values(dict.fromkeys([*ids, "q"], 1))
+        )
+        expect(errors.InputError, "must be an array", with_values([[1], [1, 2]]))
+        expect(errors.InputError, "each of the 192 vertices, or", with_values(np.ones(500)))
+        expect(errors.InputError, "1.5 of vertex 'v100'", with_values([1] * 100 + [1.5] + [1] * 91))
+        labels = gw.VertexProgram("labels of texts", lambda value: value, "min")
+        twice = pd.Series(1, ["v0", "v0"])
+        expect(errors.InputError, "'v0' occurs twice", lambda: gw.run(labels, placed, twice))
+        if processes.count > 1:
+            mixed: Any = "all" if rank else ["v3"]
+            expect(errors.ProcessError, "arguments", lambda: LONGEST.run(placed, mixed))
+            mixed_values: Any = [1] * n if rank else dict.fromkeys(ids, 1)
+            expect(errors.ProcessError, "arguments", with_values(mixed_values))
+            start: Any = "all" if rank else {"v3": 0}
+            expect(errors.ProcessError, "arguments", lambda: gw.run(labels, placed, start))
+            own = dict.fromkeys(placed.ids, 1)
+            expect(errors.ProcessError, "same vertices", with_values(own))
+
+
+SUM = gw.StepProgram(
+    name="sum",
+    fields={"x": ("int32", 0), "given": "int64"},
+    steps=[gw.frontier.advance("x", lambda given: given, "add")],
+)
+ROUNDED_SUM = gw.StepProgram(
+    name="rounded sum",
+    fields={"x": ("float32", 0), "given": "float64"},
+    steps=[gw.frontier.advance("x", lambda given: given, "add")],
+)
+LONGEST = gw.StepProgram(
+    name="longest",
+    fields={"x": ("int64", 1)},
+    steps=[gw.frontier.advance("x", lambda x: x + 1, "max")],
+)
 OVERFLOWS = gw.StepProgram(
     "overflows",
     fields={"x": ("int32", 2**30)},

@@ -7,7 +7,7 @@ begin at multiples of 64, so that no two processes write bits of one word.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from godwit.distributed.exchange import Questions, to_owners
 from godwit.distributed.halo import WORD_BITS, HaloRows, halo_of_arcs
 from godwit.distributed.processes import Processes
-from godwit.dtypes import Array
+from godwit.dtypes import Array, as_array
 from godwit.errors import ClosedContextError, InputError, ProcessError, shown
 from godwit.graph.build import row_sources
 from godwit.graph.ids import VertexIds
@@ -182,8 +182,7 @@ class DistributedGraph(OnProcesses):
         :param source: an id or several, the same in all processes
         :raises InputError: no vertex has one of the ids
         """
-        given = source if isinstance(source, list | tuple | set | range | np.ndarray) else [source]
-        several = list(given)
+        several = one_or_several(source, "source")
         if not several:
             raise InputError(
                 f"source must be a vertex or a non-empty list of vertices, got {shown(source)}"
@@ -250,6 +249,42 @@ class DistributedGraph(OnProcesses):
             f"process {self.processes.rank} of {self.processes.count} has vertices {own.start:,} to "
             f"{own.stop:,}>"
         )
+
+
+def one_or_several(given: Any, what: str) -> list[Any]:
+    """Return the ids that an argument names, one or several, in an order that is the same in all processes.
+
+    :param what: the name of the argument in messages
+    """
+    if isinstance(given, Set):
+        return sorted(given, key=repr)  # the order of a set of texts differs in each process
+    if isinstance(given, list | tuple | range):
+        return list(given)
+    if hasattr(given, "iloc") or hasattr(given, "__array__"):
+        array = as_array(given, what)
+        return array.tolist() if array.ndim else [given]
+    return [given]
+
+
+def by_id(given: Any, what: str) -> Any:
+    """Return a pandas Series as a mapping; other values unchanged.
+
+    :raises InputError: two values have one label
+    """
+    if not hasattr(given, "iloc"):
+        return given
+    values = dict(zip(given.index.tolist(), given.tolist(), strict=True))
+    if len(values) < len(given):
+        again = given.index[given.index.duplicated()][0]
+        raise InputError(f"the labels of {what} must be distinct, and {shown(again)} occurs twice")
+    return values
+
+
+def kind_of(given: Any) -> str:
+    """Return what must be the same in all processes of an argument whose values may differ."""
+    if isinstance(given, str):
+        return given
+    return "by id" if isinstance(given, Mapping) or hasattr(given, "iloc") else "values"
 
 
 def bounds_of_ends(processes: Processes, ends: list[Array], vertex_count: int) -> Array:

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from time import perf_counter
 from types import FrameType, TracebackType
@@ -156,7 +156,9 @@ class Processes:
             return
         self._runs = name
         self.volume = Volume(self.count)
-        self._sent_headers[:, _RUNS] = zlib.crc32(repr((name, arguments)).encode())
+        # The order of a set of texts differs in each process.
+        same = [sorted(one, key=repr) if isinstance(one, Set) else one for one in arguments]
+        self._sent_headers[:, _RUNS] = zlib.crc32(repr((name, same)).encode())
         previous = self._take_interruptions()
         try:
             yield

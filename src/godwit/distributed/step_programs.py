@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from godwit import config
-from godwit.distributed.graph import DistributedGraph
+from godwit.distributed.graph import DistributedGraph, by_id, kind_of, one_or_several
 from godwit.distributed.result import DistributedResult
 from godwit.dtypes import Array, as_array, frozen
 from godwit.errors import InputError, OperatorError, ProcessError
@@ -129,7 +129,10 @@ def run(
     """
     options = query_options(timeout_s=timeout_s, progress=progress)
     code, processes = program.code, graph.processes
-    with processes.running("StepProgram.run", code.name, graph.vertex_count, repr(numbers)):
+    given = fields if isinstance(fields, Mapping) else {}
+    kinds = sorted((repr(name), kind_of(values)) for name, values in given.items())
+    same = repr(numbers), kind_of(frontier), kinds
+    with processes.running("StepProgram.run", code.name, graph.vertex_count, *same):
         _check(code)
         state = _initial(program, graph, fields, numbers, frontier)
         statistics = RunStatistics(("cpu",), "step program")
@@ -205,29 +208,31 @@ def _initial(
 def _own_values(graph: DistributedGraph, name: str, initial: Any) -> Any:
     """Return initial values of the own vertices, as one process takes them of all."""
     own = graph.vertices
-    if hasattr(initial, "iloc"):  # a pandas Series
-        initial = dict(zip(initial.index.tolist(), initial.tolist(), strict=True))
+    initial = by_id(initial, f"field {name!r}")
     if isinstance(initial, Mapping):
         here = {vertex: value for vertex, value in initial.items() if vertex in graph.ids}
-        if int(graph.processes.meet(len(here)).sum()) != len(initial):
-            raise InputError(f"field {name!r} has a value for a vertex that is not in the graph")
+        counts = graph.processes.meet(len(here), len(initial))
+        if (counts[:, 1] != counts[:, 0].sum()).any():
+            graph.positions(list(initial), f"a vertex of field {name!r}")  # which raises
         return here
     if isinstance(initial, str):
         return np.arange(own.start, own.stop) if initial == "vertex" else initial
-    if np.ndim(initial) == 1 and np.shape(initial) != (len(own),):
-        values = as_array(initial, f"field {name!r}")
-        return values[own.start : own.stop] if len(values) == graph.vertex_count else values
-    return initial
+    values = as_array(initial, f"field {name!r}")
+    if values.ndim == 0 or values.shape == (len(own),):
+        return initial
+    if values.shape != (graph.vertex_count,):
+        raise InputError(
+            f"field {name!r} must have a number for each of the {graph.vertex_count} vertices, or for each "
+            f"of the {len(own)} of this process, got an array of shape {values.shape}"
+        )
+    return values[own.start : own.stop]
 
 
 def _own_frontier(graph: DistributedGraph, part: Any, frontier: Any) -> Array:
     """Return the own vertices of a frontier, ascending, as numbers."""
     if frontier is None or str(getattr(frontier, "dtype", "")) == "bool":
         return frontier_array(frontier, part)  # which raises
-    if hasattr(frontier, "iloc"):
-        frontier = frontier.tolist()
-    several = isinstance(frontier, list | tuple | set | frozenset | range | np.ndarray)
-    positions = np.unique(graph.positions(list(frontier) if several else [frontier], "frontier"))
+    positions = np.unique(graph.positions(one_or_several(frontier, "frontier"), "frontier"))
     own = graph.vertices
     here: Array = positions[(positions >= own.start) & (positions < own.stop)] - own.start
     return here
@@ -270,11 +275,6 @@ def _plain(code: StepCode) -> StepCode:
 class _SeparateSteps(ProgramText):
     """A program as a function of (rank, size, control, state, index), which runs the step of an index."""
 
-    _before_merge = (
-        "if vertex >= state.offsets.size - 1:",
-        "    return",
-    )  # what is sent stays apart
-
     def entry(self) -> Callable[..., Any]:
         """Return the function."""
         lines = [
@@ -290,6 +290,11 @@ class _SeparateSteps(ProgramText):
             else:
                 lines.append(f"        {self._call_of(step)}")
         return self._function("run_step", lines)
+
+    def _before_merge(self, step: Instruction) -> tuple[str, ...]:
+        if step.combine == "add":  # only the sum of all processes has to fit
+            return ("return",)
+        return ("if vertex >= state.offsets.size - 1:", "    return")  # what is sent stays apart
 
     def _follows(self, step: Instruction) -> bool:
         return True
@@ -475,32 +480,40 @@ class _Run:
             kept[slots], np.cumsum(counts) - counts, counts, values, np.cumsum(received) - received,
             received,
         )  # fmt: skip
-        field, combine = self.fields[step.into], _COMBINED[step.combine]
-        if step.combine != "add":  # so that no worse message is sent again
-            field[slots] = combine(field[slots], kept[slots])
+        field = self.fields[step.into]
+        if step.combine == "add":
+            self._set_frontier(np.union1d(own, vertices))
+            self._add(step, field, kept, vertices, values)
+        else:  # remote values change, too, so that no worse message is sent again
+            field[slots] = _COMBINED[step.combine](field[slots], kept[slots])
+            self._set_frontier(np.union1d(own, self._improve(step, field, vertices, values)))
         kept[slots] = kind.identity
-        gained = self._combine_into(step, field, vertices, values)
-        self._set_frontier(np.union1d(own, gained))
         is_same = self._changes[step.into] in (None, step.combine) and step.combine != "add"
         self._changes[step.into] = step.combine if is_same else _CHANGED
 
-    def _combine_into(
-        self, step: Instruction, field: Array, vertices: Array, values: Array
-    ) -> Array:
-        """Combine messages with a field; return the vertices that join the frontier, ascending."""
+    def _add(
+        self, step: Instruction, field: Array, kept: Array, vertices: Array, values: Array
+    ) -> None:
+        """Add messages of this process and of others, whose sum has to fit, to the frontier's values."""
+        got = self._frontier()
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN, as in one process
+            np.add.at(kept, vertices, values)
+            total = field[got].astype(kept.dtype) + kept[got]
+            after = total.astype(field.dtype)
+        if field.dtype.kind != "f" and (after != total).any():
+            raise StepError(step.index, "overflow")
+        field[got] = after
+        kept[got] = 0
+
+    def _improve(self, step: Instruction, field: Array, vertices: Array, values: Array) -> Array:
+        """Combine messages of other processes with a field; return the vertices whose values improve."""
         used, which = np.unique(vertices, return_inverse=True)
-        combine = _COMBINED[step.combine]
-        before = field[used].astype(values.dtype)
+        before = field[used]
         after = before.copy()
-        combine.at(after, which, values)
-        if step.combine == "add":
-            after_field = after.astype(field.dtype)
-            if field.dtype.kind != "f" and (after_field != after).any():
-                raise StepError(step.index, "overflow")
-            field[used] = after_field
-            return used
-        gained: Array = used[after != before]
-        field[gained] = after[after != before]
+        _COMBINED[step.combine].at(after, which, values)
+        improves = after != before
+        gained: Array = used[improves]
+        field[gained] = after[improves]
         return gained
 
     def _combine(self, step: Instruction) -> None:
@@ -510,7 +523,8 @@ class _Run:
         one = numbers[step.into : step.into + 1]
         bits = self._processes.meet(int(one.view(np.int64)[0]))[:, 0].copy()
         given = bits if is_integer else bits.view(np.float64)
-        numbers[step.into] = _COMBINED[step.combine].reduce(given)
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers[step.into] = _COMBINED[step.combine].reduce(given)
 
     def _call(self, step: Instruction) -> None:
         """Run the compiled step on the threads of this process."""

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.distributed.graph import DistributedGraph
+from godwit.distributed.graph import DistributedGraph, by_id, kind_of
 from godwit.distributed.result import DistributedScores
 from godwit.dtypes import Array, frozen, id_dtype_for
 from godwit.errors import InputError, ProcessError, ValueOverflowError
@@ -112,7 +112,7 @@ def run(
         execution=execution, timeout_s=timeout_s, progress=progress, worker=worker
     )
     processes = graph.processes
-    asked = repr(parameters), limit, target, execution, max_items, repr(worker)
+    asked = repr(parameters), limit, target, execution, max_items, repr(worker), kind_of(start)
     with processes.running("run", getattr(program, "name", None), graph.vertex_count, *asked):
         if not isinstance(program, VertexProgram):
             raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
@@ -138,8 +138,7 @@ def own_start(graph: DistributedGraph, start: Any) -> Start:
     if isinstance(start, str) and start == "all":
         return "all"
     own = graph.vertices
-    if hasattr(start, "iloc"):  # a pandas Series
-        start = dict(zip(start.index.tolist(), start.tolist(), strict=True))
+    start = by_id(start, "start")
     if not isinstance(start, Mapping):
         shape = np.shape(start)
         values = start_array(start, len(own) if shape == (len(own),) else graph.vertex_count)

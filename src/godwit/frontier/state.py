@@ -176,7 +176,7 @@ def field_array(name: str, dtype: np.dtype[Any], initial: FieldInitial, graph: G
         vertex = int(wrong.argmax())
         raise InputError(
             f"field {name!r} is {dtype.name}, which does not hold {shown(values[vertex])} of "
-            f"vertex {vertex}"
+            f"vertex {shown(graph.ids[vertex])}"
         )
     return np.array(values, dtype)
 

@@ -1,7 +1,7 @@
 """Results of searches on several processes, and predecessors there.
 
 Predecessors are those of one process, by the rules of :mod:`godwit.algorithms.paths.predecessors`, which
-only compare positions in the whole graph. First the distances of remote vertices are fetched, once.
+only compare positions in the whole graph. Each step begins with the distances of remote vertices.
 
 1. If a process has the in-arcs of its vertices, it searches these, which ascend by source. Otherwise it
    goes along its out-arcs and keeps the smallest source for each target, of which each remote one is sent

@@ -139,9 +139,6 @@ def _shared(
 class ProgramText:
     """A program as a Python function of (rank, size, control, state) that calls the templates."""
 
-    _before_merge: tuple[str, ...] = ()
-    """Lines before an accumulator is merged into its field."""
-
     def __init__(self, code: StepCode, weighted: bool) -> None:
         self._code = code
         self._weighted = weighted
@@ -235,7 +232,7 @@ class ProgramText:
         self._define(
             f"merge_{i}",
             "state, vertex",
-            *self._before_merge,
+            *self._before_merge(step),
             f"wide = {new}",
             *_check(step, dtype, wide),
             f"{field}[at(vertex)] = {convert}(wide)",
@@ -376,6 +373,10 @@ class ProgramText:
             named = f"state.fields[{read.via}][at({end})]"
             end = f"vertex_named(state, {step.index}, {named})"
         return f"state.fields[{read.index}][at({end})]"
+
+    def _before_merge(self, step: Instruction) -> tuple[str, ...]:
+        """Return lines before an accumulator is merged into its field."""
+        return ()
 
     def _follows(self, step: Instruction) -> bool:
         """Return True if the vertices that got messages become the frontier."""

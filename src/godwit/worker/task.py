@@ -234,7 +234,7 @@ class _PartBuilder:
     ) -> Any:
         """Return initial values or fields of a device's vertices: a new array, or a number for all."""
         count = self._placed.graph.vertex_count
-        if initial is None or (np.ndim(initial) == 0 and not callable(initial)):
+        if initial is None or not (callable(initial) or np.ndim(initial)):
             made = initial_values(initial, identity, np.empty(0), count, dtype)
         else:
             made = initial_values(initial, identity, local.vertices, count, dtype)

@@ -13,7 +13,7 @@ from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.partition import Partition, partition
-from godwit.graph.partition.layout import Duplication, Layout, build_layout
+from godwit.graph.partition.layout import Duplication, Layout, LocalGraph, build_layout, whole
 from godwit.runtime.protocol import Placement
 from godwit.runtime.registry import DevicesArgument, are_peers, gpu_names, resolve_devices
 from godwit.trace import seconds_since
@@ -71,6 +71,14 @@ class PlacedGraph:
         if self._layout is None:
             self._layout = self._lay_out()
         return self._layout
+
+    @property
+    def parts(self) -> tuple[LocalGraph, ...]:
+        """Each device's part of the graph: of one device all of it, for which no layout is made."""
+        self.check_open()
+        if self._layout is None and len(self.context.devices) == 1:
+            return (whole(self.graph),)
+        return self.layout.parts
 
     @property
     def partition(self) -> Partition:

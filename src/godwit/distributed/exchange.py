@@ -60,7 +60,7 @@ def arcs_to_owners(
     return joined
 
 
-_PIECE = 1 << 16
+_PIECE = 1 << 14
 """Arcs or edges of a process that are sent at a time."""
 
 

@@ -39,9 +39,10 @@ def place_parts(placed: PlacedGraph) -> GpuPlacement | None:
 
     :raises GraphTooLargeError: they do not fit; before anything is allocated
     """
-    _ = placed.layout
     if placed.context.devices[0].kind == "cpu":
+        _ = placed.parts
         return None
+    _ = placed.layout
     return placed.resource(_place_on_gpus, "upload")
 
 

@@ -16,7 +16,6 @@ from godwit.errors import InputError, ValueOverflowError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Vertex, VertexIds
 from godwit.graph.interchange.tables import Column
-from godwit.graph.partition.layout import Layout
 from godwit.graph.result import VertexResult, highest_values
 from godwit.graph.rows import require_memory
 from godwit.placement import PartitionArgument, PlacedGraph
@@ -298,7 +297,7 @@ def _solve_on_cores(
 ) -> Solution:  # fmt: skip
     from godwit.worker.cpu.engine import run_program
 
-    devices, graph, layout = placed.context.devices, placed.graph, placed.layout
+    devices, graph = placed.context.devices, placed.graph
     shared = devices[0].shares_memory
     name = "delta-stepping" if shared else "asynchronous"
     statistics = _statistics(devices, name, options)
@@ -313,7 +312,7 @@ def _solve_on_cores(
         parts = make_parts(program, placed, start, **asked)
         capacity_items = options.worker.capacity_items
         if capacity_items is None:
-            most_vertices = max(len(part.values) for part in parts)
+            most_vertices = max(part.graph.vertex_count for part in parts)
             capacity_items = 2 * most_vertices // devices[0].threads + 1024
         run_options = WorklistOptions(
             delta,
@@ -322,10 +321,17 @@ def _solve_on_cores(
             capacity_items,
             in_steps=options.in_steps,
         )
-        counts = run_program(program.operators, devices, parts, run_options, poll)
+        destination = _destination(program, placed, result_dtype, options.location)
+        idle = graph.cached("workspaces of programs", list)
+        counts = run_program(
+            program.operators, devices, parts, run_options, destination, idle, poll
+        )
     _refuse_overflow(program, overflows=counts.value_overflow)
     statistics.take_counts(counts)
+    if shared:
+        return Solution(destination.values, destination.fields, statistics, graph)
     with statistics.phase("gather"):
+        layout = placed.layout
         values = layout.gather([part.values for part in parts])
         if program.combine != "add" and not (asked["limit"] is None and asked["target"] is None):
             reset_beyond(program, values, parts[0].limit[0])
@@ -372,7 +378,7 @@ def _solve_on_gpus(
 
     with statistics.phase("run"):
         parts = make_parts(program, placed, start, **asked)
-        destination = _destination(program, placed.layout, result_dtype, options.location)
+        destination = _destination(program, placed, result_dtype, options.location)
         chosen_by = (worker, options.in_steps, options.gpu)
         chosen = run_program(
             program.operators, placement, parts, chosen_by, choose, destination, take, poll,
@@ -429,7 +435,7 @@ def reset_beyond(program: VertexProgram, values: Array, limit: Any) -> None:
 
 
 def _destination(
-    program: VertexProgram, layout: Layout, result_dtype: Any, location: ResultLocation
+    program: VertexProgram, placed: PlacedGraph, result_dtype: Any, location: ResultLocation
 ) -> Destination:
     """Return the destination of results, for devices that leave them there themselves."""
     dtype = program.dtype if result_dtype is None else np.dtype(result_dtype)
@@ -437,7 +443,7 @@ def _destination(
         location,
         dtype,
         never=identity_of(program.combine, dtype),
-        ranges=len(layout.parts) == 1 or layout.partition.boundaries is not None,
+        ranges=len(placed.parts) == 1 or placed.partition.boundaries is not None,
     )
 
 

@@ -143,7 +143,7 @@ def make_parts(
     initial = start if isinstance(start, np.ndarray) else program.initial
     parts = [
         builder.part(local, initial, start_all=not isinstance(start, Mapping))
-        for local in placed.layout.parts
+        for local in placed.parts
     ]
     if isinstance(start, Mapping):
         builder.seed(parts, start)
@@ -194,7 +194,7 @@ class _PartBuilder:
 
     def seed(self, parts: list[PlacedPart], start: Mapping[int, Any]) -> None:
         """Combine the given values into initial ones, and make their vertices the initial work."""
-        program, layout = self._program, self._placed.layout
+        program = self._program
         # Where values accumulate, initial values may be active themselves: all vertices are examined.
         some_are_active = program.combine == "add" and program.initial is not None
         vertices = np.fromiter(start, np.int64, len(start))
@@ -202,6 +202,7 @@ class _PartBuilder:
         for device, part in enumerate(parts):
             keys, values = vertices, given
             if len(parts) > 1:
+                layout = self._placed.layout
                 here = np.flatnonzero(layout.owner[vertices] == device)
                 keys, values = layout.local_index[vertices[here]].astype(np.int64), given[here]
             is_number = not isinstance(part.values, np.ndarray)
@@ -215,9 +216,11 @@ class _PartBuilder:
 
     def set_target(self, parts: list[PlacedPart], target: int) -> None:
         """Make the value of a vertex the limit."""
-        layout = self._placed.layout
-        part = parts[int(layout.owner[target])]
-        part.target = int(layout.local_index[target]) if len(parts) > 1 else target
+        part, index = parts[0], target
+        if len(parts) > 1:
+            layout = self._placed.layout
+            part, index = parts[int(layout.owner[target])], int(layout.local_index[target])
+        part.target = index
         seeded = np.flatnonzero(part.seeds.keys == part.target)
         if len(seeded):
             value = part.seeds.values[seeded[0]]
@@ -231,8 +234,11 @@ class _PartBuilder:
     ) -> Any:
         """Return initial values or fields of a device's vertices: a new array, or a number for all."""
         count = self._placed.graph.vertex_count
-        made = initial_values(initial, identity, local.vertices, count, dtype)
-        return made if made.ndim else self._repeated(made, len(local.vertices), dtype)
+        if initial is None or not (callable(initial) or np.ndim(initial)):
+            made = initial_values(initial, identity, np.empty(0), count, dtype)
+        else:
+            made = initial_values(initial, identity, local.vertices, count, dtype)
+        return made if made.ndim else self._repeated(made, local.vertex_count, dtype)
 
     def _repeated(self, number: Any, count: int, dtype: np.dtype[Any]) -> Any:
         return dtype.type(number) if self._fills else np.full(count, number, dtype)

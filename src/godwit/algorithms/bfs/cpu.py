@@ -190,7 +190,7 @@ def bfs_on_cpu(
     elif graph.arc_count < min(_SPARSE_ARCS, _SPARSE_DEGREE * n):
         threads = min(threads, _SPARSE_THREADS)
     mark_arcs = int(_MARK_ARCS_PER_VERTEX * n * max(1, threads / _MARK_THREADS))
-    largest_degree = int(graph.out_degree().max(initial=0))
+    largest_degree = graph.cached("largest_degree", lambda: int(graph.out_degree().max(initial=0)))
     together_arcs = min(_TEAM_ARCS, mark_arcs, n) if threads > 1 else 0
     reverse = in_arcs_at_hand(graph)
     in_arcs = graph if reverse is None else reverse

@@ -48,7 +48,7 @@ from godwit.worker.query import (
     on_gpus_unless_slow,
     placed_for_query,
 )
-from godwit.worker.solve import converted, make_poll, solve
+from godwit.worker.solve import make_poll, solve
 
 
 def _along(value: Any, weight: Any) -> Any:
@@ -289,15 +289,12 @@ def _on_cores(
         )
         if outcome.overflows:
             raise ValueOverflowError(f"a distance does not fit {program.dtype.name}")
-    with statistics.phase("gather"):
-        wide = "float64" if program.dtype.kind == "f" else "int64"
-        distance = converted(program, outcome.distance, wide)
     statistics.processed_items = np.array([outcome.processed], np.int64)
     statistics.arcs_relaxed = np.array([outcome.looked], np.int64)
     statistics.rounds = np.array([outcome.stages], np.int64)
     return PathResult(
-        placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
-        placed=placed,
+        placed.graph, sources, outcome.distance, statistics, unit_lengths=False,
+        location=options.location, placed=placed,
     )  # fmt: skip
 
 

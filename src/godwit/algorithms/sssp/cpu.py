@@ -76,6 +76,10 @@ _WIDE_ARCS = 1 << 20
 """A stage that looked at more is followed by one that is half as wide, but not below the first width."""
 _LAST_STAMP = 2**30
 """Largest stamp with which a search begins without clearing stamps: as many rounds are left to it."""
+_NAMES = {np.dtype(name): name for name in UNREACHED}
+"""Names by dtype: NumPy computes the name of a dtype anew each time."""
+_WIDE = {"i": (np.dtype(np.int64), "int64"), "f": (np.dtype(np.float64), "float64")}
+"""Dtypes of results, and their names, by kind of the dtype of distances."""
 # How far ahead in lists of vertices rows, arcs, and distances of neighbours are prefetched.
 _ROW_AHEAD = 12
 _ARC_AHEAD = 8
@@ -149,13 +153,15 @@ class Search(NamedTuple):
     shared: Any
     bounds: Any
     unreached: Any
+    results: Any  # (n) of a wider dtype; or empty: the distances are the results
+    never: Any  # result of vertices that are not reached
 
 
 @dataclass(frozen=True)
 class SearchOutcome:
     """Outcome of a search on all cores.
 
-    :param distance: (n) of the dtype asked for
+    :param distance: (n) int64, or float64
     :param overflows: a distance does not fit the dtype; vertices at such distances are not reached
     :param processed: times that a vertex pushed
     :param looked: arcs that were looked at
@@ -191,10 +197,11 @@ def search_on_cpu(
     :param poll: called now and then by the calling thread with the number of vertices that pushed; an
         exception that it raises ends the run
     """
-    n = graph.vertex_count
+    n, name = graph.vertex_count, _NAMES[dtype]
+    wide, wide_name = _WIDE[dtype.kind]
     rows = search_rows(graph)
-    farthest = UNREACHED[dtype.name] - 1 if dtype.kind == "i" else np.finfo(np.float64).max
-    unreached = dtype.type(UNREACHED[dtype.name])
+    farthest = UNREACHED[name] - 1 if dtype.kind == "i" else np.finfo(np.float64).max
+    unreached = dtype.type(UNREACHED[name])
     threads = max(1, min(threads, graph.arc_count // ARCS_PER_THREAD))
     shared = np.zeros(RESULTS + 8 * threads, np.int64)
     bounds = np.zeros(LOWEST + 8 * threads, dtype)
@@ -206,26 +213,27 @@ def search_on_cpu(
     with _workspace(graph, dtype) as workspace:
         stamp = int(workspace.stamp[0])
         shared[ROUND_NUMBER] = shared[FIRST_ROUND] = shared[SEARCH_ROUND] = stamp
-        distance = np.empty(n, dtype)
+        results = np.empty(n, wide)
+        distance = workspace.distance if dtype != wide else results
         ids = workspace.queues.dtype
         search = Search(
             rows.out.offsets, rows.out.arcs, rows.into.offsets, rows.into.arcs, distance, workspace.stamps,
             workspace.queues, workspace.entries, np.empty(threads * LOCAL_ITEMS, ids),
             np.empty(threads * LOCAL_ITEMS, workspace.entries.dtype), shared, bounds, unreached,
+            results if dtype != wide else results[:0], wide.type(UNREACHED[wide_name]),
         )  # fmt: skip
         run_team(
-            _KERNELS[dtype.name], search, frozen(sources, np.int64), TURN, ALONE_ENTRIES, threads=threads,
+            _KERNELS[name], search, frozen(sources, np.int64), TURN, ALONE_ENTRIES, threads=threads,
             poll=None if poll is None else lambda: poll(int(shared[PROCESSED])),
         )  # fmt: skip
         workspace.stamp[0] = shared[ROUND_NUMBER] + 2
-    is_cut = limit is not None and limit <= farthest
-    overflows = dtype.kind == "i" and not is_cut and bool(shared[RESULTS + BEYOND :: 8].any())
-    if overflows:
-        overflows = any(
-            run_team(_reach_beyond, rows.out.offsets, rows.out.arcs, distance, unreached)
-        )
+        overflows = False
+        if dtype.kind == "i" and (limit is None or limit > farthest):
+            overflows = any(shared[RESULTS + 8 * rank + BEYOND] for rank in range(threads)) and any(
+                run_team(_reach_beyond, rows.out.offsets, rows.out.arcs, distance, unreached)
+            )
     return SearchOutcome(
-        distance, overflows, int(shared[PROCESSED]), int(shared[LOOKED]), int(shared[STAGES])
+        results, overflows, int(shared[PROCESSED]), int(shared[LOOKED]), int(shared[STAGES])
     )
 
 
@@ -243,6 +251,7 @@ class _Workspace:
     stamps: Array
     queues: Array
     entries: Array
+    distance: Array  # unused where distances are the results, which the user gets
 
 
 @contextmanager
@@ -258,8 +267,9 @@ def _workspace(graph: Graph, dtype: np.dtype[Any]) -> Iterator[_Workspace]:
     except IndexError:
         entries = np.empty((2, 2 * n), entry_dtype(ids, dtype))
         workspace = _Workspace(
-            np.ones(1, np.int64), np.zeros(n, np.int32), np.empty((2, n), ids), entries
-        )
+            np.ones(1, np.int64), np.zeros(n, np.int32), np.empty((2, n), ids), entries,
+            np.empty(n if dtype.itemsize == 4 else 0, dtype),
+        )  # fmt: skip
     if workspace.stamp[0] > _LAST_STAMP:
         workspace.stamp[0] = 1
         workspace.stamps[:] = 0
@@ -567,6 +577,16 @@ def _begin_stage(search: Any, size: int) -> None:
     shared[FIRST_ROUND] = shared[ROUND_NUMBER]
 
 
+def _write_results(rank: int, size: int, search: Any) -> None:
+    """Write the results of a thread's part of the vertices."""
+    begin, end = block_range(rank, size, search.results.size)
+    unreached = search.unreached
+    never = search.never
+    for vertex in range(begin, end):
+        length = search.distance[at(vertex)]
+        search.results[at(vertex)] = never if length == unreached else length
+
+
 def _pays_to_pull(search: Any, size: int, turn: int) -> bool:
     """Return True if a pull costs less than to push on."""
     shared = search.shared
@@ -662,6 +682,7 @@ def _search(
             return False
         step = shared[STEP]
         if step == STOP:
+            _write_results(rank, size, search)
             return True
         if step == VISIT:
             visit(rank, control, search)

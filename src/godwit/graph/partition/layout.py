@@ -233,7 +233,7 @@ def build_layout(
         f"laying a graph of {n:,} vertices and {graph.arc_count:,} arcs out over {k} parts",
     )
     if k == 1:
-        return Layout(graph, partition, (_whole(graph),))
+        return Layout(graph, partition, (whole(graph),))
     grouped = halo.group_by_owner(graph.rows, partition.owner, partition.boundaries, k)
     bitmap = halo.make_bitmap(n)
     every = duplication == "all"
@@ -241,7 +241,8 @@ def build_layout(
     return Layout(graph, partition, tuple(parts))
 
 
-def _whole(graph: Graph) -> LocalGraph:
+def whole(graph: Graph) -> LocalGraph:
+    """Return a whole graph as the part of one device."""
     id_dtype = graph.id_dtype
     return LocalGraph(
         0,

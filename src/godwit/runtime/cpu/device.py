@@ -28,9 +28,11 @@ class CpuKind(DeviceKind):
         if name == "cpu":
             threads = config.thread_count()
             cores = "core" if threads == 1 else "cores"
+            description = f"{threads} {cores}, shared memory"
             return Device(
-                "cpu", self.kind, f"{threads} {cores}, shared memory", memory, threads, True
-            )
+                "cpu", self.kind, description, memory, threads, shares_memory=True, fills=True,
+                delivers=True,
+            )  # fmt: skip
         match = re.fullmatch(r"cpu:(\d+)", name)
         if match and int(match[1]) < MAXIMAL_VIRTUAL_DEVICES:
             return Device(name, self.kind, "virtual device: one thread", memory, 1)

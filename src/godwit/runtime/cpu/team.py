@@ -41,6 +41,9 @@ _SPINS_BEFORE_YIELD = 4096
 
 A thread that yields its core to another process may get it back milliseconds later."""
 
+_FEW_THREADS = 16
+"""Idle threads that are kept in any case: to count cores takes as long as to wake a thread."""
+
 GRACE_S = 2.0
 """Seconds that threads may take to leave after an abort, before they are left behind."""
 
@@ -98,6 +101,7 @@ class Team:
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._abandoned = False
         self._cores: list[int] = []
+        self._are_bound = [False] * size
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name=f"godwit-{rank}", daemon=True)
             for rank, inbox in enumerate(self._inboxes)
@@ -116,26 +120,31 @@ class Team:
                 outcomes[rank] = (None, None)
             except BaseException as error:
                 outcomes[rank] = (None, error)
-            self._leave_own_core()
-            self._woken.put(None)
+            # The caller waits for the last one, or for a failure; it needs a core to be woken.
+            if None not in outcomes or outcomes[rank][1] is not None:
+                self._woken.put(None)
             del task, function, arguments, outcomes, control
 
     def _stay_on_own_core(self, rank: int) -> None:
-        """Bind the calling thread to a core of its own, until `_leave_own_core`.
+        """Bind the calling thread to a core of its own, until `_leave_own_cores`.
 
         The system wakes several threads on the waker's core (also the one that waited for the GIL)
-        and parts them only after milliseconds, when a short kernel has ended.
+        and parts them only after milliseconds, when a short kernel has ended. Threads stay bound between
+        runs, in which they wait.
         """
-        if len(self._cores) > 1 and self.size > 1:
+        if len(self._cores) > 1 and self.size > 1 and not self._are_bound[rank]:
             core = self._cores[(self._first_core + rank) % len(self._cores)]
             with suppress(OSError):
                 os.sched_setaffinity(0, {core})
+                self._are_bound[rank] = True
 
-    def _leave_own_core(self, thread: int = 0) -> None:
-        """Let a thread (the calling one, or one by its native id) run on any core again."""
-        if len(self._cores) > 1 and self.size > 1:
-            with suppress(OSError):
-                os.sched_setaffinity(thread, self._cores)
+    def _leave_own_cores(self) -> None:
+        """Let all threads run on any core again."""
+        for rank, thread in enumerate(self._threads):
+            if self._are_bound[rank]:
+                self._are_bound[rank] = False
+                with suppress(OSError):
+                    os.sched_setaffinity(thread.native_id or 0, self._cores)
 
     def run(
         self,
@@ -172,7 +181,10 @@ class Team:
             tasks = _traced(trace, tasks, tracks)
         self._abandoned = True
         if hasattr(os, "sched_getaffinity"):
-            self._cores = sorted(os.sched_getaffinity(0))
+            cores = sorted(os.sched_getaffinity(0))
+            if cores != self._cores:
+                self._cores = cores
+                self._are_bound = [False] * self.size
         try:
             for rank, (function, arguments) in enumerate(tasks):
                 self._inboxes[rank].put((rank, function, arguments, outcomes, control))
@@ -211,8 +223,7 @@ class Team:
                 self._woken.get(timeout=poll_interval_s)
             except queue.Empty:
                 # A longer run: where others need a core, the system is to move the threads about.
-                for thread in self._threads:
-                    self._leave_own_core(thread.native_id or 0)
+                self._leave_own_cores()
                 try:
                     if failure is None:
                         check_running()
@@ -315,8 +326,9 @@ def borrowed_team(size: int, *, brief: bool = False) -> Iterator[Team | _Calling
         yield team
     finally:
         with _idle_lock:
-            idle = sum(other.size for other in _idle_teams)
-            kept = team.usable and idle + team.size <= max(16, 4 * config.thread_count())
+            threads = team.size + sum(other.size for other in _idle_teams)
+            are_few = threads <= _FEW_THREADS or threads <= 4 * config.thread_count()
+            kept = team.usable and are_few
             if kept:
                 _idle_teams.append(team)
         if not kept:

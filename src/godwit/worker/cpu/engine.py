@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import reduce
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from godwit import config
-from godwit.dtypes import frozen
+from godwit.dtypes import Array, frozen
 from godwit.errors import GodwitError, GraphTooLargeError, OperatorError
 from godwit.runtime.cpu.combinations import COMBINED, IMPROVES
 from godwit.runtime.cpu.compile import Kernel, kernel
@@ -27,6 +30,7 @@ from godwit.worker.cpu.bins import (
     OVERFLOWED,
     Bins,
     bucket_of,
+    clear_bins,
     grown_bins,
     new_bins,
 )
@@ -35,7 +39,7 @@ from godwit.worker.cpu.shared_memory import run_shared
 from godwit.worker.cpu.supersteps import run_in_steps
 from godwit.worker.cpu.worker import PUBLISHED_WORDS, Worklist, run_worker
 from godwit.worker.program import BITWISE, ProgramOperators
-from godwit.worker.task import PlacedPart, Seeds, WorklistOperators, WorklistOptions
+from godwit.worker.task import Destination, PlacedPart, Seeds, WorklistOperators, WorklistOptions
 
 RING_ITEMS = 4096
 """Default number of slots of a mailbox."""
@@ -44,6 +48,8 @@ ARCS_PER_THREAD = 50_000
 BRIEF_ARCS = 4096
 """On graphs with fewer vertices and arcs programs of Godwit's take at most some milliseconds."""
 SMALLEST_FRONTIER = 4096
+_MOST_KEPT_BYTES = 1 << 26
+"""Size of the bins of a run up to which its arrays are kept: longer runs do not gain by it."""
 
 
 @kernel
@@ -62,9 +68,11 @@ def _in_steps(worklist: Any, mailboxes: Any, published: Any, control: Any, state
 
 @kernel
 def _shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
-            frontier: Any, capacity: int, state: Any) -> int:  # fmt: skip
-    worklist, state = by_reference(worklist), by_reference(state)
-    return run_shared(rank, size, control, worklist, published, shared, frontier, capacity, state)
+            frontier: Any, capacity: int, state: Any, ends: Any) -> int:  # fmt: skip
+    worklist, state, ends = by_reference(worklist), by_reference(state), by_reference(ends)
+    return run_shared(
+        rank, size, control, worklist, published, shared, frontier, capacity, state, ends
+    )
 
 
 def priority(value: Any) -> Any:
@@ -105,6 +113,8 @@ def worklist_operators(
         "pack": relax.pack_halo,
         "unpack": relax.unpack_owned,
         "on_receive": relax.receive_vertex,
+        "set_first_values": relax.set_first_values,
+        "write_results": relax.write_results,
         "message": program.message,
         "activate": program.activate,
         "update": program.update or relax.update,
@@ -137,51 +147,140 @@ def run_program(
     devices: Sequence[Device],
     parts: Sequence[PlacedPart],
     options: WorklistOptions,
+    destination: Destination,
+    idle: list[Workspace],
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
-    """Run a vertex program; the parts then hold the result."""
+    """Run a vertex program; the parts of devices that do not deliver results then hold these.
+
+    :param idle: workspaces that are kept with the graph and not in use
+    """
     item_bytes = _item_bytes(program, parts)
     weighted = program.uses_weight and parts[0].graph.weights is not None
-    states = [_program_state(part, weighted=weighted) for part in parts]
     threads = devices[0].threads
     shared = devices[0].shares_memory
     operators = worklist_operators(
         program, shared=shared, weighted=weighted, item_bytes=item_bytes, has_halo=not shared
     )
     if not shared:
+        states = [
+            _program_state(
+                part, part.graph.vertices, part.values, part.halo_values, part.fields,
+                weighted=weighted,
+            )
+            for part in parts
+        ]  # fmt: skip
         seeds = [part.seeds for part in parts]
         names = [device.name for device in devices]
         return run_workers(operators, states, seeds, options, poll, names)
-    graph = parts[0].graph
-    threads = max(1, min(threads, len(graph.targets) // ARCS_PER_THREAD))
-    frontier_items = max(SMALLEST_FRONTIER, len(graph.vertices))
-    return run_threads(operators, states[0], parts[0].seeds, options, threads, frontier_items, poll)
+    part = parts[0]
+    threads = max(1, min(threads, len(part.graph.targets) // ARCS_PER_THREAD))
+    vertices, dtype = part.graph.vertex_count, program.value_dtype
+    kind = (threads, item_bytes // 8, options.capacity_items, vertices, dtype)
+    with _workspace(idle, kind) as workspace:
+        values = workspace.values
+        state, ends = _shared_state(program, part, destination, values, weighted=weighted)
+        return run_threads(operators, state, ends, part.seeds, options, workspace, poll)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Arrays for one run at a time, kept with the graph, since new pages cost time.
+
+    :param kind: what they were made for
+    :param bins: of each thread
+    :param frontier: of all threads
+    :param values: of the vertices; unused where these are the results, which the user gets
+    """
+
+    kind: tuple[Any, ...]
+    bins: tuple[Bins, ...]
+    frontier: Array
+    values: Array
+
+
+@contextmanager
+def _workspace(idle: list[Workspace], kind: tuple[Any, ...]) -> Iterator[Workspace]:
+    """Yield a workspace; a small one is kept for each run that lasted at the same time.
+
+    Popping from and appending to a list are atomic.
+
+    :param idle: those that are not in use
+    :param kind: threads, words of an item, capacity of bins in items, vertices, dtype of values
+    """
+    workspace = None
+    with suppress(IndexError):
+        workspace = idle.pop()
+    if workspace is None or workspace.kind != kind:
+        threads, words, capacity_items, vertices, dtype = kind
+        frontier = np.empty(max(SMALLEST_FRONTIER, vertices) * words, np.int64)
+        bins = tuple(new_bins(threads, capacity_items, words) for _ in range(threads))
+        workspace = Workspace(kind, bins, frontier, np.empty(vertices, dtype))
+    yield workspace
+    # Not after an aborted run: its threads may still write.
+    if sum(bins.arena.nbytes for bins in workspace.bins) <= _MOST_KEPT_BYTES:
+        idle.append(workspace)
 
 
 def _item_bytes(program: ProgramOperators, parts: Sequence[PlacedPart]) -> int:
     """Return 8 if a key and a value have 4 bytes each, else 16."""
-    keys = max(max(len(part.values), len(part.halo_values)) for part in parts)
+    keys = max(max(part.graph.vertex_count, part.graph.halo_count) for part in parts)
     return 8 if program.value_dtype.itemsize == 4 and keys < 1 << 32 else 16
 
 
-def _program_state(part: PlacedPart, *, weighted: bool) -> relax.ProgramState:
+def _program_state(
+    part: PlacedPart, vertices: Array, values: Array, halo_values: Array, fields: Array, *,
+    weighted: bool,
+) -> relax.ProgramState:  # fmt: skip
     graph = part.graph
     weights = graph.weights if weighted and graph.weights is not None else np.zeros(1, np.int32)
     return relax.ProgramState(
         offsets=frozen(graph.offsets),
         targets=frozen(graph.targets),
         weights=frozen(weights),
-        owned=len(graph.vertices),
-        vertices=frozen(graph.vertices),
+        owned=graph.vertex_count,
+        vertices=frozen(vertices),
         halo_owner=frozen(graph.halo_owner),
         halo_remote=frozen(graph.halo_remote),
-        values=part.values,
-        halo_values=part.halo_values,
+        values=values,
+        halo_values=halo_values,
         pending=np.zeros(len(graph.halo_vertices), np.uint8),
-        field=part.fields,
+        field=fields,
         limit=part.limit,
         target=part.target,
         parameters=part.parameters,
+    )
+
+
+def _shared_state(
+    program: ProgramOperators, part: PlacedPart, destination: Destination, kept: Array, *,
+    weighted: bool,
+) -> tuple[relax.ProgramState, relax.Ends]:  # fmt: skip
+    """Return the state of threads that share it, and what they write before and after the run.
+
+    :param kept: array for values that the user does not get
+    """
+    dtype, count = program.value_dtype, part.graph.vertex_count
+    converts = destination.dtype != dtype
+    values, first = part.values, np.empty(0, dtype)
+    if not isinstance(values, np.ndarray):
+        values, first = kept if converts else np.empty(count, dtype), np.array([values], dtype)
+    results = np.empty(count, destination.dtype) if converts else values
+    destination.values = results
+    if not converts and part.target < 0 and part.limit[0] == program.identity:
+        results = results[:0]
+    fields = part.fields if isinstance(part.fields, np.ndarray) else np.full(count, part.fields)
+    if program.field_dtype is not None:
+        destination.fields = fields
+    state = _program_state(
+        part, np.empty(0, part.graph.id_dtype), values, values[:0], fields, weighted=weighted
+    )
+    return state, relax.Ends(
+        first=first,
+        seed_keys=part.seeds.keys,
+        seed_values=part.seeds.values,
+        results=results,
+        never=np.array([destination.never], destination.dtype),
     )
 
 
@@ -200,7 +299,8 @@ def run_workers(
     kernel = _instantiation(operators, _in_steps if options.in_steps else _worker)
     devices = len(states)
     words = operators.item_bytes // 8
-    worklists = _new_worklists(operators, seeds, options, devices)
+    bins = [new_bins(devices, options.capacity_items, words) for _ in states]
+    worklists = _new_worklists(operators, seeds, options, bins)
     ring_items = RING_ITEMS if options.ring_items is None else options.ring_items
     mailboxes = new_mailboxes(devices, ring_items, words)
     published = np.zeros(devices * PUBLISHED_WORDS, np.int64)
@@ -241,23 +341,30 @@ def run_workers(
             tracks=tracks,
         )
     _check_codes(codes, worklists)
-    return _collect(worklists, sum(growths), compile_s)
+    counts = np.stack([worklist.counts for worklist in worklists])
+    return _collect(counts, worklists, sum(growths), compile_s)
 
 
 def run_threads(
     operators: WorklistOperators,
     state: Any,
+    ends: Any,
     seeds: Seeds,
     options: WorklistOptions,
-    threads: int,
-    frontier_items: int,
+    workspace: Workspace,
     poll: ProgressPoll | None,
 ) -> WorklistCounts:
-    """Run a team of threads that share one state and meet after every bucket."""
+    """Run a team of threads that share one state and meet after every bucket.
+
+    :param ends: what threads write before and after the run
+    """
     kernel = _instantiation(operators, _shared)
-    words = operators.item_bytes // 8
+    threads, words = len(workspace.bins), operators.item_bytes // 8
     nothing = Seeds(seeds.keys[:0], seeds.values[:0])
-    worklists = _new_worklists(operators, [seeds] + [nothing] * (threads - 1), options, threads)
+    items = nothing if seeds.initial_keys else seeds  # where all keys are looked at, none is queued
+    worklists = _new_worklists(
+        operators, [items] + [nothing] * (threads - 1), options, workspace.bins
+    )
     for worklist in worklists:
         worklist.counts[worker.END_INITIAL] = 0
         fusion = 0 if options.in_steps else shared_memory.FUSION_ITEMS
@@ -267,10 +374,10 @@ def run_threads(
     published = np.zeros(threads * PUBLISHED_WORDS, np.int64)
     shared = np.zeros(shared_memory.SHARED_WORDS, np.int64)
     shared[shared_memory.INITIAL_END] = seeds.initial_keys
-    frontier = np.empty(frontier_items * words, np.int64)
+    frontier = workspace.frontier
     control = new_control()
     growths = 0
-    common = (published, shared, frontier, frontier_items, state)
+    common = (published, shared, frontier, len(frontier) // words, state, ends)
     compile_s = _prepare(kernel, (0, threads, control, worklists[0], *common))
     trace = active()
     # A user's program has a poll always.
@@ -284,6 +391,7 @@ def run_threads(
             codes = team.run(tasks, control, _team_poll(worklists, poll))
             if worker.GROW not in codes or control[ABORT]:
                 break
+            shared[shared_memory.HAS_BEGUN] = 1
             shared[[shared_memory.WANTS_ROOM, shared_memory.WANTS_ROOM + 8]] = 0
             for rank, worklist in enumerate(worklists):
                 if worklist.counts[worker.WANTED_ROOM]:
@@ -293,7 +401,8 @@ def run_threads(
                     if trace is not None:
                         trace.instant(*thread_track(rank), "growth")
     _check_codes(codes, worklists)
-    return _collect(worklists, growths, compile_s)
+    counts = reduce(np.add, [worklist.counts for worklist in worklists]).reshape(1, -1)
+    return _collect(counts, worklists, growths, compile_s)
 
 
 def _team_poll(
@@ -332,23 +441,23 @@ def _prepare(kernel: Kernel, arguments: tuple[Any, ...]) -> float:
 
 
 def _new_worklists(
-    operators: WorklistOperators, seeds: Sequence[Seeds], options: WorklistOptions, devices: int
-) -> list[Worklist]:
+    operators: WorklistOperators, seeds: Sequence[Seeds], options: WorklistOptions,
+    bins: Sequence[Bins],
+) -> list[Worklist]:  # fmt: skip
     lowest = _lowest_seed_bucket(operators, seeds, options)
+    devices = len(bins)
     worklists = []
-    for device, seed in enumerate(seeds):
+    for device, (seed, queues) in enumerate(zip(seeds, bins, strict=True)):
+        clear_bins(queues)
         counts = np.zeros(worker.SENT_TO + devices, np.int64)
         counts[worker.END_INITIAL] = seed.initial_keys
         counts[worker.CURRENT_BUCKET] = lowest
-        bins = new_bins(
-            devices, options.capacity_items, operators.item_bytes // 8, 1.0 / options.delta
-        )
         next_hop = np.arange(devices) if options.next_hop is None else options.next_hop[device]
         worklists.append(
             Worklist(
                 device=device,
                 devices=devices,
-                bins=bins,
+                bins=queues._replace(buckets_per_unit=1.0 / options.delta),
                 counts=counts,
                 next_hop=np.ascontiguousarray(next_hop, np.int64),
                 seed_keys=np.ascontiguousarray(seed.keys, np.int64),
@@ -361,11 +470,12 @@ def _new_worklists(
 def _lowest_seed_bucket(
     operators: WorklistOperators, seeds: Sequence[Seeds], options: WorklistOptions
 ) -> int:
-    values = np.concatenate([seed.values for seed in seeds])
-    if len(values) > 1:
-        values = np.unique(values)
-    if len(values) == 0:
+    some = [seed.values for seed in seeds if len(seed.values)]
+    if not some:
         return NO_BUCKET
+    values = some[0]
+    if len(some) > 1 or len(values) > 1:
+        values = np.unique(np.concatenate(some))
     urgency = operators.bindings.get("priority")
     if urgency is None:
         return 0
@@ -405,11 +515,9 @@ def _check_codes(codes: Sequence[int], worklists: Sequence[Worklist]) -> None:
         )
 
 
-def _collect(worklists: Sequence[Worklist], growths: int, compile_s: float) -> WorklistCounts:
-    if len(worklists) == 1:
-        counts = worklists[0].counts.reshape(1, -1)
-    else:
-        counts = np.stack([worklist.counts for worklist in worklists])
+def _collect(
+    counts: Array, worklists: Sequence[Worklist], growths: int, compile_s: float
+) -> WorklistCounts:
     return WorklistCounts(
         processed_items=counts[:, worker.PROCESSED],
         useless_items=counts[:, worker.USELESS],

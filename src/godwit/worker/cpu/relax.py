@@ -33,6 +33,7 @@ from godwit.runtime.cpu.atomics import (
     prefetch,
     store,
 )
+from godwit.runtime.cpu.team import block_range
 from godwit.runtime.cpu.values import returned
 from godwit.runtime.protocol import DROP, KEEP
 from godwit.worker.cpu.worker import (
@@ -69,7 +70,7 @@ class ProgramState(NamedTuple):
     targets: Any  # int32 or int64: local indices; owned <= t is halo vertex t - owned
     weights: Any  # or a single zero
     owned: int
-    vertices: Any  # ids of the owned vertices
+    vertices: Any  # ids of the owned vertices; empty without halo, where keys are ids
     halo_owner: Any
     halo_remote: Any
     values: Any  # (owned)
@@ -79,6 +80,16 @@ class ProgramState(NamedTuple):
     limit: Any  # (1), shared by all devices: candidates beyond it are dropped
     target: int  # local index of the vertex whose value lowers the limit, or -1
     parameters: Any  # float64
+
+
+class Ends(NamedTuple):
+    """What threads that share a state write before and after a run, each for its part of the vertices."""
+
+    first: Any  # the initial value of all vertices; or empty: they have theirs
+    seed_keys: Any  # int64: vertices with other initial values
+    seed_values: Any
+    results: Any  # (n) of a dtype at least as wide; or empty: the values are the results
+    never: Any  # result of vertices that no message has reached
 
 
 def message(value: Any, weight: Any, degree: int, vertex: int, field: Any, p: Any) -> Any:
@@ -107,6 +118,35 @@ def update(field: Any, value: Any, p: Any) -> Any:
 
 
 # Compiled from here on.
+
+
+def set_first_values(rank: int, size: int, state: Any, ends: Any) -> None:
+    """Write the initial values of a thread's part of the vertices."""
+    begin, end = block_range(rank, size, state.owned)
+    if len(ends.first) > 0:
+        for key in range(begin, end):
+            store(state.values, key, ends.first[0])
+    for index in range(len(ends.seed_keys)):
+        seeded = load(ends.seed_keys, index)
+        if begin <= seeded < end:
+            store(state.values, seeded, load(ends.seed_values, index))
+
+
+def write_results(rank: int, size: int, state: Any, ends: Any) -> None:
+    """Write the results of a thread's part of the vertices.
+
+    Values beyond the limit are not final, since they depend on the schedule: such vertices were never
+    reached.
+    """
+    begin, end = block_range(rank, size, len(ends.results))
+    never = ends.never[0]
+    limit = load_relaxed(state.limit, 0)
+    for key in range(begin, end):
+        value = load(state.values, key)
+        is_reached = value != IDENTITY
+        if not ACCUMULATES and not BITWISE:
+            is_reached = is_reached and not improves(limit, value)
+        store(ends.results, key, value if is_reached else never)
 
 
 def to_value(worklist: Any, wide: Any) -> Any:
@@ -225,7 +265,7 @@ def relax_vertex(worklist: Any, state: Any, key: int, value: Any) -> None:
     begin = load(state.offsets, key)
     end = load(state.offsets, key + 1)
     degree = end - begin
-    vertex = load(state.vertices, key)
+    vertex = load(state.vertices, key) if HAS_HALO else state.targets.dtype.type(key)
     if ACCUMULATES:
         if SHARED:
             value = exchange(state.values, key, VALUE(0))

@@ -23,6 +23,9 @@ All threads read the same published numbers, so they agree on all of this.
 Published numbers, cursors, tails of the frontier and WANTS_ROOM exist twice (by round parity): a slow
 thread may still read those of a round while others are in the next one. None is two rounds ahead.
 
+Each thread begins by writing the initial values of its part of the vertices, and ends by writing their
+results: for one thread alone that would be a tenth of a search of a small graph.
+
 A thread without room stops claiming work, notes the frontier range that it has claimed, and sets
 WANTS_ROOM; after the meeting all threads leave, the host enlarges that thread's arena, and they continue.
 """
@@ -110,13 +113,30 @@ TAILS = 16  # two
 WANTS_ROOM = 32  # two
 INITIAL_CURSOR = 48
 INITIAL_END = 49
-SHARED_WORDS = 56
+HAS_BEGUN = 56  # set by the host when threads return to a run
+SHARED_WORDS = 64
 
 # Words of `published`, per thread and parity.
 LOWEST = 0
 QUEUED = 1  # items in the thread's bins
 DUE = 2  # those of its lowest bucket, urgent ones included
 PARITY_WORDS = 4  # twice that are PUBLISHED_WORDS
+
+
+# Operators, bound by the instantiation.
+
+
+def set_first_values(rank: int, size: int, state: Any, ends: Any) -> None:
+    """Write the initial values of a thread's part of the vertices."""
+    raise NotImplementedError
+
+
+def write_results(rank: int, size: int, state: Any, ends: Any) -> None:
+    """Write the results of a thread's part of the vertices."""
+    raise NotImplementedError
+
+
+# Compiled from here on.
 
 
 def frontier_item(frontier: Any, index: int) -> tuple[int, Any]:
@@ -357,8 +377,12 @@ def items_to_share(published: Any, size: int, parity: int, bucket: int, rank: in
 
 
 def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
-               frontier: Any, capacity: int, state: Any) -> int:  # fmt: skip
+               frontier: Any, capacity: int, state: Any, ends: Any) -> int:  # fmt: skip
     """Work until the run has ended or is aborted, or a thread must grow."""
+    if shared[HAS_BEGUN] == 0:
+        set_first_values(rank, size, state, ends)
+        if not barrier(control, size):
+            return ABORTED
     bins = worklist.bins
     counts = worklist.counts
     parity = counts[ROUND_PARITY]
@@ -398,6 +422,7 @@ def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any
             return GROW
         bucket = lowest_of(published, size, parity)
         if bucket == NO_BUCKET:
+            write_results(rank, size, state, ends)
             return FINISHED
         if rank == 0:
             counts[ROUNDS] += 1

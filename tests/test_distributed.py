@@ -202,6 +202,13 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
     expected_scores = gw.betweenness_centrality(small, sources=sources).centrality
     np.testing.assert_allclose(np.load(output), expected_scores, rtol=1e-12)
     assert json.loads(printed)["sources"] == 2
+    for options, message in (
+        (["-t", "x"], "target must be"),
+        (["--cutoff", "x"], "cutoff must be"),
+    ):
+        status, _, errors = run(2, godwit, "bfs", "rmat:4", "-s", "0", *options)
+        assert status == 2
+        assert errors.count(message) == 1
     status, _, errors = run(2, godwit, "info", "rmat:4")
     assert status == 2
     assert errors.count("godwit info runs in one") == 1

@@ -542,6 +542,24 @@ def test_a_failing_task_stops_the_others() -> None:
     assert run_team(lambda rank, size, control: rank, threads=2) == [0, 1]
 
 
+def _cores_allowed(rank: int, size: int, control: Any) -> set[int]:
+    return os.sched_getaffinity(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no threads")
+def test_threads_run_on_cores_that_the_caller_may_use() -> None:
+    cores = os.sched_getaffinity(0)
+    try:
+        with borrowed_team(2) as team:
+            tasks = [(_cores_allowed, (rank, 2, None)) for rank in range(2)]
+            for chosen in [cores, *({core} for core in sorted(cores)[:2]), cores]:
+                os.sched_setaffinity(0, chosen)
+                for allowed in team.run(tasks, new_control()):
+                    assert allowed <= chosen
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def test_brief_work_of_one_is_done_by_the_caller_unless_that_is_to_poll() -> None:
     def who(rank: int, size: int, control: Any) -> int:
         assert (rank, size, control[ABORT]) == (0, 1, 0)

@@ -291,10 +291,12 @@ def _on_processes(
     def call(graph: DistributedGraph, progress: Any) -> Any:
         import godwit as gw
 
+        with graph.processes.running("cutoff", cutoff):
+            limit = parse_distance(cutoff, "cutoff")
         return getattr(gw, command)(
             graph, [parse_placed_vertex(text, graph, "source") for text in sources],
             target=None if target is None else parse_placed_vertex(target, graph, "target"),
-            cutoff=parse_distance(cutoff, "cutoff"), predecessors=predecessors or target is not None,
+            cutoff=limit, predecessors=predecessors or target is not None,
             timeout_s=timeout_s, progress=progress,
         )  # fmt: skip
 

@@ -174,14 +174,15 @@ def parse_placed_vertex(text: str, graph: DistributedGraph, what: str) -> Any:
 
     :param what: the name of the argument in messages
     """
-    if text == MAX_DEGREE:
-        return graph.highest_degree_vertex()
-    if graph.ids.kind not in ("consecutive", "integer"):
-        return text
-    file_id = plain_integer(text)
-    if file_id is None:
-        raise InputError(f"{what} must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
-    return file_id - (0 if graph.ids.own else graph.ids.base)
+    with graph.processes.running(what, text):
+        if text == MAX_DEGREE:
+            return graph.highest_degree_vertex()
+        if graph.ids.kind not in ("consecutive", "integer"):
+            return text
+        file_id = plain_integer(text)
+        if file_id is None:
+            raise InputError(f"{what} must be the id of a vertex or {MAX_DEGREE}, got {text!r}")
+        return file_id - (0 if graph.ids.own else graph.ids.base)
 
 
 def describe_paths(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:

@@ -206,12 +206,13 @@ class DistributedGraph(OnProcesses):
         positions = np.full(len(several), -1, np.int64)
         own = np.array(own, np.int64) + self.vertices.start
         parts = self.processes.share((named, found, own))
-        for rank, (other, indices, vertices) in enumerate(parts):
-            if other != parts[0][0]:
-                raise ProcessError(
-                    f"{what} differs in processes 0 and {rank}: all must give the same vertices, in one "
-                    "order"
-                )
+        differs = next((rank for rank, part in enumerate(parts) if part[0] != parts[0][0]), None)
+        if differs is not None:
+            raise ProcessError(
+                f"{what} differs in processes 0 and {differs}: all must give the same vertices, in one "
+                "order"
+            )
+        for _, indices, vertices in parts:
             positions[indices] = vertices
         if len(positions) and positions.min() < 0:
             one = several[int(np.argmin(positions))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -80,14 +81,14 @@ class DistributedResult(VertexResult):
         with processes.running("gather", root):
             root = as_count(root, "root", 0, processes.count - 1)
             arrays = {name: processes.gather(array, root) for name, array in self._arrays().items()}
-            ids = processes.share(self._ids)
+            ids = processes.gather(np.frombuffer(pickle.dumps(self._ids), np.uint8), root)
         if processes.rank != root:
             return None
         whole = copy(self)
         whole._processes = None
         whole._set_arrays({name: np.concatenate(parts or ()) for name, parts in arrays.items()})
         whole.vertices = range(len(whole._values))
-        whole._ids = _joined(ids)
+        whole._ids = _joined([pickle.loads(part.tobytes()) for part in ids or ()])
         return whole
 
     def _arrays(self) -> dict[str, Array]:

@@ -140,11 +140,15 @@ class Team:
 
     def _leave_own_cores(self) -> None:
         """Let all threads run on any core again."""
-        for rank, thread in enumerate(self._threads):
+        for rank in range(self.size):
             if self._are_bound[rank]:
-                self._are_bound[rank] = False
-                with suppress(OSError):
-                    os.sched_setaffinity(thread.native_id or 0, self._cores)
+                self._let_run_on_cores(rank)
+
+    def _let_run_on_cores(self, rank: int) -> None:
+        """Let a thread run on the cores of the thread that started the run."""
+        self._are_bound[rank] = False
+        with suppress(OSError):
+            os.sched_setaffinity(self._threads[rank].native_id or 0, self._cores)
 
     def run(
         self,
@@ -183,8 +187,10 @@ class Team:
         if hasattr(os, "sched_getaffinity"):
             cores = sorted(os.sched_getaffinity(0))
             if cores != self._cores:
+                is_new = not self._cores  # threads begin on the cores of the thread that made them
                 self._cores = cores
-                self._are_bound = [False] * self.size
+                for rank in range(0 if is_new else self.size):
+                    self._let_run_on_cores(rank)
         try:
             for rank, (function, arguments) in enumerate(tasks):
                 self._inboxes[rank].put((rank, function, arguments, outcomes, control))

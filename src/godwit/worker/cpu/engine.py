@@ -48,8 +48,8 @@ ARCS_PER_THREAD = 50_000
 BRIEF_ARCS = 4096
 """On graphs with fewer vertices and arcs programs of Godwit's take at most some milliseconds."""
 SMALLEST_FRONTIER = 4096
-_MOST_KEPT_BYTES = 1 << 26
-"""Size of the bins of a run up to which its arrays are kept: longer runs do not gain by it."""
+_MOST_KEPT_BYTES = 1 << 27
+"""Size of the arrays of a run up to which they are kept: longer runs do not gain by it."""
 
 
 @kernel
@@ -218,7 +218,8 @@ def _workspace(idle: list[Workspace], kind: tuple[Any, ...]) -> Iterator[Workspa
         workspace = Workspace(kind, bins, frontier, np.empty(vertices, dtype))
     yield workspace
     # Not after an aborted run: its threads may still write.
-    if sum(bins.arena.nbytes for bins in workspace.bins) <= _MOST_KEPT_BYTES:
+    arrays = [workspace.frontier, workspace.values, *(bins.arena for bins in workspace.bins)]
+    if sum(array.nbytes for array in arrays) <= _MOST_KEPT_BYTES:
         idle.append(workspace)
 
 

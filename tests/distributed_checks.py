@@ -423,6 +423,8 @@ def check_files(folder: Path) -> None:
             compare_stored(
                 gw.read(file, directed=directed), processes.place(file, directed=directed)
             )
+    with processes.place(folder / "counted.txt") as placed:  # ids in files are larger by a base
+        compare(gw.read(folder / "counted.txt"), placed, 0)
     whole = gw.read(folder / "weights.txt")
     with processes.place(folder / "weights.txt", weighted=False) as placed:
         compare_stored(whole.without_weights(), placed)

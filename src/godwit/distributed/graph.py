@@ -36,6 +36,7 @@ class DistributedGraph(OnProcesses):
     :ivar arc_count: number of stored arcs of all processes
     :ivar is_range: True if the ids of all vertices are consecutive integers
     :ivar first_id: the first of these, as in files
+    :ivar id_base: what ids in files are larger by than ids in results
     :ivar crosses: True if there are arcs between vertices of different processes
     :ivar rows: out-arcs of the own vertices
     :ivar ids: ids of the own vertices, in their order
@@ -63,10 +64,11 @@ class DistributedGraph(OnProcesses):
         self._cache: dict[Any, Any] = {}
         in_file = ids.in_file
         first = in_file[0] - self.vertices.start if is_range and len(ids) else 0
-        given = processes.meet(len(rows.targets), first, int(rows.halo.counts.sum()))
+        given = processes.meet(len(rows.targets), first, int(rows.halo.counts.sum()), ids.base)
         self.arc_count = int(given[:, 0].sum())
         self.first_id = int(given[:, 1].max())
         self.crosses = bool(given[:, 2].any())
+        self.id_base = int(given[:, 3].max())
 
     @property
     def rows(self) -> HaloRows:
@@ -146,8 +148,15 @@ class DistributedGraph(OnProcesses):
         found: Array = np.searchsorted(self.bounds, positions, side="right") - 1
         return found
 
+    def names_of(self, positions: Array) -> Array | int:
+        """Return the ids of vertices in results, or the first one if all are consecutive; all call it."""
+        if self.is_range:
+            return self.first_id - self.id_base
+        ids = self.ids_of(positions)
+        return ids - self.id_base if self.id_base else ids
+
     def ids_of(self, positions: Array) -> Array:
-        """Return the ids of vertices of the whole graph; all processes call it."""
+        """Return the ids of vertices of the whole graph, as in files; all processes call it."""
         own, ids = self.vertices, self.ids.in_file
         if self.is_range:
             return positions + self.first_id

@@ -138,7 +138,7 @@ def connected_components(
                 trees.join(*trees.ends(crossing))
             label, roots = trees.labels()
         count = int(processes.meet(roots).sum())
-        names = graph.first_id if graph.is_range else graph.ids_of(label)
+        names = graph.names_of(label)
         statistics.processed_items = np.array([len(label)], np.int64)
         statistics.rounds = np.array([trees.rounds], np.int64)
         processes.report(statistics)

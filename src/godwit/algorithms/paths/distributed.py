@@ -132,9 +132,7 @@ class DistributedPathResult(DistributedResult):
                 poll=None if poll is None else lambda: poll(processed),
             )  # fmt: skip
             self._graph = graph
-            self._names = graph.first_id
-            if not graph.is_range:
-                self._names = graph.ids_of(np.maximum(self._before, 0))
+            self._names = graph.names_of(np.maximum(self._before, 0))
         graph.processes.report(self.statistics)
 
     def path_to(self, vertex: Vertex) -> list[Any]:

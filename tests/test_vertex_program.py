@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
+from godwit.worker.cpu import engine
 from graphs import graphs, named_graph
 from programs import WALKS
 from references import smallest_label
@@ -415,3 +416,12 @@ def test_an_operator_that_calls_itself_by_others_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(OperatorError, match="'_is_even' calls itself, perhaps by others"):
         gw.run(program, gw.generators.path(5), {0: 0}, devices="cpu")
+
+
+def test_large_arrays_of_a_run_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gw.Graph.from_edges([0, 1], [1, 2], vertex_count=10_000)
+    hops = gw.VertexProgram("hops", lambda value: value + 1, "min", dtype="int32")
+    for most, kept in [(1 << 20, 1), (1 << 15, 0)]:
+        monkeypatch.setattr(engine, "_MOST_KEPT_BYTES", most)
+        gw.run(hops, graph, {0: 0}, devices="cpu", worker=gw.WorkerOptions(capacity_items=64))
+        assert len(graph.cached("workspaces of programs", list)) == kept

@@ -409,6 +409,8 @@ def test_seconds_of_the_placement_count_once() -> None:
     assert "place" in gw.bfs(PATH, 0, devices=2).statistics.seconds
     assert "place" not in gw.bfs(PATH, 0).statistics.seconds  # one device: nothing to lay out
     with gw.place(PATH) as placed:
+        assert not placed.seconds
+    with gw.place(PATH, devices=2) as placed:
         assert "place" in placed.seconds
         assert not {"place", "partition"} & set(gw.bfs(placed, 0).statistics.seconds)
 

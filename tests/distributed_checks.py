@@ -192,8 +192,9 @@ def check_data(folder: Path) -> None:
     """
     only = os.environ.get("GODWIT_FILES", "")  # a part of names
     native, text = folder / "graph.godwit", folder / "graph.txt"
-    files = [file for file in graph_files(folder) if only in file.name] if is_first else []
-    for number, file in enumerate(processes.share(files)[0]):
+    files = enumerate(graph_files(folder) if is_first else [])
+    chosen = [(number, file) for number, file in files if only in file.name]
+    for number, file in processes.share(chosen)[0]:
         begin = time.perf_counter()
         if is_first:
             graph = gw.read(file)

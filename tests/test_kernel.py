@@ -123,7 +123,7 @@ for key, instance in _INSTANCES.items():
         ("info {}/numbers.csv", "_scan_lines count_lines"),
         (
             "sssp road:300x300,weights=1..64 --source max-degree --verify --output {}/distances.npy",
-            "_grid_rows _integer_weights _is_sorted _pull _shared",
+            "_grid_rows _integer_weights _is_sorted _shared pull",
         ),
     ],
 )

@@ -1,8 +1,9 @@
 """Explores the schedules of the shared-memory engine's own code: rounds, the frontier, leaving.
 
 Two threads work off a small tree of items with chunks of one or two, a frontier that overflows, and
-arenas that must grow: whatever the schedule, every item is processed once, by either thread, and the
-team ends together. See interleaving.py for how, test_worker_model.py for the asynchronous worker.
+arenas that must grow: whatever the schedule, every item is processed once, by either thread, after all
+first values and before any result has been written, and the team ends together. See interleaving.py
+for how, test_worker_model.py for the asynchronous worker.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _PRIVATE_COUNTS = (
     worker.WANTED_ROOM,
     worker.NEXT_SEED,
 )
+_FIRST, _RESULTS = -1, -2  # what a thread notes beside items when it writes these
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ def protocol_of(case: Case, replacements: Sequence[Replacement] = ()) -> dict[st
         fanout=lambda state, key: max(len(case.children(key)), case.promised if key else 0),
         initial_value=lambda state, key: case.priorities[key],
         look_ahead=lambda state, far_key, near_key: None,
+        set_first_values=lambda rank, size, state, ends: state.append(_FIRST),
+        write_results=lambda rank, size, state, ends: state.append(_RESULTS),
     )
 
     def process(worklist: Any, state: Any, key: int, value: int) -> None:
@@ -147,13 +151,14 @@ def _start(case: Case, protocol: dict[str, Any], rank: int) -> Any:
         while True:
             code = yield from protocol["run_shared"](
                 rank, case.threads, control, worklists[0], published, shared, frontier,
-                case.frontier_items, state,
+                case.frontier_items, state, None,
             )  # fmt: skip
             if code != worker.GROW:
                 return code
             # What the host does between two runs of the team, when all have left.
             left = yield ("fetch_add", host, 0, 1)
             if left % case.threads == case.threads - 1:
+                yield ("store_release", shared, shared_memory.HAS_BEGUN, 1)
                 for parity in range(2):
                     yield ("store_release", shared, shared_memory.WANTS_ROOM + 8 * parity, 0)
                 yield ("fetch_add", host, 1, 1)
@@ -178,7 +183,13 @@ def _invariant(case: Case) -> Any:
     everything = list(range(len(case.parents)))
 
     def invariant(value: Any, facts: list[Any], ended: list[bool]) -> str | None:
-        processed = sorted(item for items in facts for item in items)
+        processed = sorted(item for items in facts for item in items if item >= 0)
+        if any(items.count(_FIRST) > 1 for items in facts):
+            return "first values were written twice"
+        if processed and not all(_FIRST in items for items in facts):
+            return "an item was processed before all first values were written"
+        if any(_RESULTS in items for items in facts) and processed != everything:
+            return f"results were written before all was processed: {processed}"
         if len(set(processed)) < len(processed):
             return f"an item was processed twice: {processed}"
         if any(ended) and processed != everything:
@@ -244,8 +255,8 @@ def _run_alone(case: Case, abort_after: int) -> tuple[int, int]:
         try:
             kind, words, index, *operand = run.send(reply)
         except StopIteration as end:
-            return end.value, len(processed())
-        if len(processed()) >= abort_after:
+            return end.value, sum(item >= 0 for item in processed())
+        if sum(item >= 0 for item in processed()) >= abort_after:
             memory["control", ABORT] = 1
         reply = memory[words.name, index]
         if operand:
@@ -308,6 +319,19 @@ BUGS: dict[str, tuple[str, list[Replacement]]] = {
     "places of a full frontier stay empty": (
         "frontier overflows",
         [("items = max(0, capacity - begin)", "items = 0")],
+    ),
+    "no meeting after first values": (
+        "buckets",
+        [
+            (
+                "        set_first_values(rank, size, state, ends)\n        if not barrier(control, size):",
+                "        set_first_values(rank, size, state, ends)\n        if control is None:",
+            )
+        ],
+    ),
+    "first values are written again after growth": (
+        "growth alone",
+        [("if load_relaxed(shared, HAS_BEGUN) == 0:", "if control is not None:")],
     ),
     "no thread takes what is left to one": (
         "few of several threads",

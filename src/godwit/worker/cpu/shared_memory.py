@@ -379,7 +379,7 @@ def items_to_share(published: Any, size: int, parity: int, bucket: int, rank: in
 def run_shared(rank: int, size: int, control: Any, worklist: Any, published: Any, shared: Any,
                frontier: Any, capacity: int, state: Any, ends: Any) -> int:  # fmt: skip
     """Work until the run has ended or is aborted, or a thread must grow."""
-    if shared[HAS_BEGUN] == 0:
+    if load_relaxed(shared, HAS_BEGUN) == 0:
         set_first_values(rank, size, state, ends)
         if not barrier(control, size):
             return ABORTED

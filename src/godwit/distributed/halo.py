@@ -73,6 +73,20 @@ class Halo:
         parts = np.cumsum(counts) - counts
         self.processes.send(values[own], parts, counts, values, self.begins[:-1], self.counts)
 
+    def to_owners(self, slots: Array, values: Array) -> tuple[Array, Array]:
+        """Send a value of each of some remote vertices to its owner; all processes call it.
+
+        :param slots: of the remote vertices, ascending
+        :param values: one for each
+        :returns: own vertices that got a value, and the values; in the order of the senders
+        """
+        counts = np.diff(np.searchsorted(slots, self.begins))
+        vertices, received, _ = self.processes.exchange(self.remote[slots], counts)
+        into = np.empty(len(vertices), values.dtype)
+        begins, into_begins = np.cumsum(counts) - counts, np.cumsum(received) - received
+        self.processes.send(values, begins, counts, into, into_begins, received)
+        return vertices, into
+
     def refresh_bits(self, bitmap: Array) -> None:
         """Set the bits of remote vertices, which their owners know; all processes call it after a meeting.
 

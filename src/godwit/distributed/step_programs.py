@@ -63,7 +63,7 @@ _COMBINED: dict[str, Any] = {
     "add": np.add,
 }
 _CHANGED = "changed"
-"""How a field has changed since it was fetched, if other operators than advances of one kind wrote it."""
+"""State of a field that has to be fetched again, since not only advances of one combination wrote it."""
 
 
 class DistributedStepResult(DistributedResult):
@@ -473,13 +473,7 @@ class _Run:
         own, slots = np.split(got, [np.searchsorted(got, self._n)])
         kind: Accumulators = self.code.accumulators_of(step)
         kept = self._shared.accumulators[self._accumulators.index(kind)]
-        counts = np.diff(np.searchsorted(slots, self._halo.begins))
-        vertices, received, _ = self._processes.exchange(self._halo.remote[slots], counts)
-        values = np.empty(len(vertices), kept.dtype)
-        self._processes.send(
-            kept[slots], np.cumsum(counts) - counts, counts, values, np.cumsum(received) - received,
-            received,
-        )  # fmt: skip
+        vertices, values = self._halo.to_owners(slots, kept[slots])
         field = self.fields[step.into]
         if step.combine == "add":
             self._set_frontier(np.union1d(own, vertices))

@@ -432,13 +432,7 @@ class _Run:
         self._ends[OUTBOX] = 0
         self._dirty[outgoing >> 6] = 0  # all bits of these words are of vertices that are sent now
         slots = outgoing + outgoing.dtype.type(n)
-        counts = np.diff(np.searchsorted(slots, halo.begins))
-        targets, received, _ = self._processes.exchange(halo.remote[slots], counts)
-        messages = np.empty(len(targets), values.dtype)
-        begins = np.cumsum(counts) - counts
-        self._processes.send(
-            values[outgoing], begins, counts, messages, np.cumsum(received) - received, received
-        )
+        targets, messages = halo.to_owners(slots, values[outgoing])
         if self._program.combine == "add":
             values[outgoing] = 0
         if len(targets):

@@ -144,7 +144,7 @@ LONGEST_SLICE_S = 10
 
 
 Schedule = Literal["mixed", "thread", "warp", "block", "merge-path"]
-"""How arcs of a frontier are distributed over threads; each a schedule_*.cuh of runtime/cuda/include."""
+"""Ways to distribute the arcs of a frontier over threads; each a schedule_*.cuh of runtime/cuda/include."""
 
 
 Communication = Literal["selective", "broadcast"]

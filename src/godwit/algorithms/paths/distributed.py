@@ -323,20 +323,8 @@ class _Search:
         :param remote: slots, ascending
         :param numbers: of an own vertex for each
         """
-        halo = self._graph.rows.halo
-        counts = np.diff(np.searchsorted(remote, halo.begins))
-        vertices, received, _ = self._processes.exchange(halo.remote[remote], counts)
         before = numbers.astype(self.before.dtype) + self._first
-        offered = np.empty(len(vertices), before.dtype)
-        self._processes.send(
-            before,
-            np.cumsum(counts) - counts,
-            counts,
-            offered,
-            np.cumsum(received) - received,
-            received,
-        )
-        return vertices, offered
+        return self._graph.rows.halo.to_owners(remote, before)
 
     def _distances(self, rows: HaloRows) -> Array:
         """Return distances over all slots; all processes call it."""

@@ -83,7 +83,7 @@ class ProgramState(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What threads that share a state write before and after a run, each for its part of the vertices."""
+    """Values that threads of one state write before and after a run, each for its part of the vertices."""
 
     first: Any  # the initial value of all vertices; or empty: they have theirs
     seed_keys: Any  # int64: vertices with other initial values

@@ -47,6 +47,8 @@ from godwit.worker.query import (
     devices_for_one_query,
     on_gpus_unless_slow,
     placed_for_query,
+    searched_on_gpus,
+    suits_all_gpus,
 )
 from godwit.worker.solve import make_poll, solve
 
@@ -102,9 +104,10 @@ def run_sssp(
             result = search(placed, sources, program, cutoff, options)
             if result is not None:
                 return result
+        searched = searched_on_gpus(placed, options)
         solution = solve(
             program,
-            placed,
+            searched,
             start,
             options,
             limit=cutoff,
@@ -123,7 +126,7 @@ def run_sssp(
             solution.statistics,
             unit_lengths=graph.weight_dtype is None,
             location=options.location,
-            placed=placed,
+            placed=searched,
         )
 
     if graph.weight_dtype is not None and graph.weight_dtype.kind not in "iu":
@@ -233,22 +236,6 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
 
 
-_ARCS_OF_A_GPU = 1 << 27
-"""Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
-
-
-def _suits_all_gpus(placed: PlacedGraph) -> bool:
-    """Return True if all GPUs of a graph search together; else the first one does so alone."""
-    devices = placed.context.devices
-    if len(devices) == 1 or not are_peers(devices):
-        return False
-    if placed.asked_partition is not None:
-        return True
-    names = {device.name for device in devices}
-    arcs = placed.graph.arc_count // len(devices)
-    return len(names) == len(devices) and arcs >= _ARCS_OF_A_GPU
-
-
 def _has_hubs(graph: Graph) -> bool:
     """Return True if a graph has weights that differ, and degrees that differ much."""
     weights = graph.weights
@@ -312,7 +299,7 @@ def _in_supersteps(
     devices = placed.context.devices
     weights = placed.graph.weight_dtype
     assert weights is not None
-    takes_all = _suits_all_gpus(placed)
+    takes_all = suits_all_gpus(placed)
     steps = place_positions(
         placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
     )

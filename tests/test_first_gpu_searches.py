@@ -73,10 +73,10 @@ def test_all_search_where_each_has_much_work(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert graph.arc_count >= 8 * graph.vertex_count
     for arcs, devices in ((0, DEVICES), (graph.arc_count, DEVICES[:1])):
-        monkeypatch.setattr(query, "_ARCS_OF_A_GPU", arcs)
+        monkeypatch.setattr(query, "_ASYNCHRONOUS_ARCS", arcs)
         with gw.place(graph, DEVICES) as placed:
             check(gw.sssp(placed, 3), "sssp", graph, devices)
-    monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 0)
+    monkeypatch.setattr(query, "_ASYNCHRONOUS_ARCS", 0)
     with gw.place(GRID, DEVICES) as placed:  # few arcs a vertex: small frontiers
         check(gw.sssp(placed, 3), "sssp", GRID, DEVICES[:1])
 

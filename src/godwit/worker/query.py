@@ -62,20 +62,25 @@ def _place_on_gpus(placed: PlacedGraph) -> GpuPlacement:
 
 _ARCS_OF_A_GPU = 1 << 27
 """Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
-_WIDE_DEGREE = 8
-"""Arcs per vertex from which on the asynchronous engine has such large frontiers that GPUs share them."""
+_ASYNCHRONOUS_ARCS = 1 << 28
+_ASYNCHRONOUS_DEGREE = 8
+"""Arcs of each GPU, and of each vertex, from which on the asynchronous engine is to gain by several: with a
+quarter as many, two GPUs took 1.4 times as long as one (benchmarks/RESULTS.md)."""
 
 
-def suits_all_gpus(placed: PlacedGraph) -> bool:
-    """Return True if all GPUs of a graph search together; else the first one does so alone."""
+def suits_all_gpus(placed: PlacedGraph, arcs_of_a_gpu: int | None = None) -> bool:
+    """Return True if all GPUs of a graph search together; else the first one does so alone.
+
+    :param arcs_of_a_gpu: from which on several are faster; None: by rows sorted by weight
+    """
     devices = placed.context.devices
     if len(devices) == 1 or not are_peers(devices):
         return False
     if placed.asked_partition is not None:
         return True
     names = {device.name for device in devices}
-    arcs = placed.graph.arc_count // len(devices)
-    return len(names) == len(devices) and arcs >= _ARCS_OF_A_GPU
+    least = _ARCS_OF_A_GPU if arcs_of_a_gpu is None else arcs_of_a_gpu
+    return len(names) == len(devices) and placed.graph.arc_count // len(devices) >= least
 
 
 def searched_on_gpus(placed: PlacedGraph, options: SolverOptions) -> PlacedGraph:
@@ -90,7 +95,8 @@ def searched_on_gpus(placed: PlacedGraph, options: SolverOptions) -> PlacedGraph
         return placed
     if placed.asked_partition is not None or placed.duplication is not None:
         return placed
-    if suits_all_gpus(placed) and graph.arc_count >= _WIDE_DEGREE * graph.vertex_count:
+    is_wide = graph.arc_count >= _ASYNCHRONOUS_DEGREE * graph.vertex_count
+    if is_wide and suits_all_gpus(placed, _ASYNCHRONOUS_ARCS):
         return placed
     alone = placed.on_first()
     if alone is None:

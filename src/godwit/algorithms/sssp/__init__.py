@@ -29,13 +29,12 @@ from godwit.placement import (
 )
 from godwit.progress import ProgressArgument
 from godwit.public import or_distributed
-from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument, are_peers
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument
 from godwit.worker.options import (
-    DEFAULT_WORKER_OPTIONS,
     SolverOptions,
     WorkerOptions,
     query_options,

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics as stats
 import subprocess
 import sys
@@ -66,6 +67,7 @@ def queries(graph: Any, source: Any) -> dict[str, Callable[[], Any]]:
 def compare(graph: str, devices: str, runs: int, chosen: str) -> None:
     """Let processes with and without MPI take turns; print their times."""
     compared = _COMPARED[devices]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that started processes end, too
     with tempfile.TemporaryDirectory() as folder:
         options = [graph, "--devices", devices, "--queries", chosen]
         started = [

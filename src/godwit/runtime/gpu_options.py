@@ -118,9 +118,12 @@ def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) ->
         )  # fmt: skip
 
 
-def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send."""
-    check_options(devices, gpu, "connected components")
+def check_components(devices: Sequence[Device], gpu: GpuOptions, names: Sequence[str] = ()) -> None:
+    """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send.
+
+    :param names: as of :func:`check_options`
+    """
+    check_options(devices, gpu, "connected components", names)
     for wrong in get_args(Communication):
         refuse(
             devices, gpu, wrong,

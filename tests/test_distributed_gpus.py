@@ -5,7 +5,9 @@ Processes are threads here, with emulated GPUs; at the end, real ones on real GP
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,9 @@ import pytest
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
 from godwit import errors
+from godwit.cli.application import command
 from godwit.distributed import gpu_processes
+from godwit.distributed import processes as processes_module
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.processes import Processes
 from godwit.runtime.cuda import driver, ipc
@@ -461,6 +465,59 @@ def test_nothing_is_sent_in_vain(forgotten: str, monkeypatch: pytest.MonkeyPatch
         queries |= {f"{name} {turn_down}": one for name, one in searches(graph, gpu).items()}
     with pytest.raises(AssertionError):
         answers(graph, queries)
+
+
+@emulates
+def test_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each process takes a GPU; the first one writes the whole result, and prints."""
+    here = threading.local()
+    monkeypatch.setattr(processes_module, "context", lambda: here.processes)
+    monkeypatch.setenv("PMI_SIZE", "2")  # as MPICH's launcher does
+    graph = gw.generate("rmat:6,weights=1..9")
+    gw.write(graph, tmp_path / "graph.godwit")
+    commands = {
+        "bfs": ["-s", "max-degree"],
+        "sssp": ["-s", "max-degree", "--predecessors", "--target", "3"],
+        "pagerank": ["--dtype", "float32"],
+        "components": ["--merge", "tree"],
+    }
+    outputs = {name: tmp_path / f"{name}.npy" for name in commands}
+
+    def call(*arguments: str) -> Any:
+        with pytest.raises(SystemExit) as info:
+            command()(arguments)
+        return info.value.code
+
+    def run(processes: Processes) -> Any:
+        here.processes = processes
+        path, on_gpus = str(tmp_path / "graph.godwit"), ["--devices", "cuda", "--json"]
+        for name, options in commands.items():
+            assert call(name, path, *on_gpus, *options, "--output", str(outputs[name])) == 0
+        assert call("bfs", path, "-s", "0", *on_gpus, "--partition", "metis") == 2
+
+    with emulated_gpus(2) as machine:
+        run_processes(machine, 2, run)
+    output, errors_output = capsys.readouterr()
+    assert "2 processes do not take --partition" in errors_output
+    printed = []
+    while output.strip():
+        facts, end = json.JSONDecoder().raw_decode(output)
+        printed.append(facts)
+        output = output[end:].lstrip()
+    assert [facts["command"] for facts in printed] == list(commands)
+    assert all(facts["statistics"]["processes"] == 2 for facts in printed)
+    source = graph.highest_degree_vertex()
+    found = {name: np.load(path) for name, path in outputs.items()}
+    expected = gw.sssp(graph, source, target=3, devices="cpu")
+    assert found["sssp"]["distance"].tolist() == expected.distance.tolist()
+    assert found["sssp"]["predecessor"].tolist() == expected.predecessor.tolist()
+    assert printed[1]["target"]["path"] == expected.path_to(3)
+    assert found["bfs"].tolist() == gw.bfs(graph, source, devices="cpu").distance.tolist()
+    label = gw.connected_components(graph, devices="cpu").label
+    assert found["components"].tolist() == label.tolist()
+    assert found["pagerank"].dtype == np.float32
 
 
 @pytest.mark.gpu

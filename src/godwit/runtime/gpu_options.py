@@ -87,6 +87,8 @@ def check_options(
 
 def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """Raise InputError for options that the asynchronous solver does not take, such as broadcasts."""
+    if gpu is DEFAULT_GPU_OPTIONS:
+        return
     what = "vertex programs, SSSP, and BFS with execution='asynchronous'"
     check_options(devices, gpu, what, OF_WORKERS)
     refuse(
@@ -123,6 +125,8 @@ def check_components(devices: Sequence[Device], gpu: GpuOptions, names: Sequence
 
     :param names: as of :func:`check_options`
     """
+    if gpu is DEFAULT_GPU_OPTIONS:
+        return
     check_options(devices, gpu, "connected components", names)
     for wrong in get_args(Communication):
         refuse(

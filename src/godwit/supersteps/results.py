@@ -88,7 +88,10 @@ class VertexValues(Arrival):
         if not own_first:
             gatherer = delivery.gatherer(location.gpu)
             values, joined = _addresses(placement, array, dtype, gatherer)
-        super().__init__(delivery, values, conversion, location, joined=joined, turn=turn)
+        super().__init__(
+            delivery, values, conversion, location, joined=joined, turn=turn,
+            is_alone=placement.device_count == 1,
+        )  # fmt: skip
 
     def gather(self) -> tuple[Any, float]:
         """Return the array when it is written, and the seconds that the caller waited for it."""

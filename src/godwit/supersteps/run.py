@@ -27,7 +27,7 @@ from godwit.runtime.cuda.devices import reach_each_other
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
+from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, nanoseconds
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -507,17 +507,74 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.arguments[place]["stage"]["prepare"] = value
 
 
-def count_work(outcomes: Array, processed: int, arcs: int, statistics: RunStatistics) -> None:
+class SearchSeeds:
+    """The vertices from which a search begins, in pinned memory that its kernels read.
+
+    :param arguments: (devices) structs with fields ``seeds`` and ``seed_count``
+    :ivar active: of each device, the number of vertices that kernels reach otherwise than as seeds: in an
+        undirected graph those with arcs, which come first
+    """
+
+    def __init__(self, placement: StepPlacement, arguments: Array) -> None:
+        numbering = placement.numbering
+        self._position, self._capacity = numbering.position, numbering.capacity
+        with_arcs = numbering.classes[:, RowClass.CLASS_NONE]
+        self.active: list[int] = (numbering.owned if placement.is_directed else with_arcs).tolist()
+        self._results = placement.results
+        self._pointers, self._counts = arguments["seeds"], arguments["seed_count"]
+        self._take_room(1, placement.id_dtype)
+
+    def _take_room(self, count: int, dtype: Any) -> None:
+        self._room = PinnedBuffer(count * dtype.itemsize)
+        self._words = self._room.array(dtype)
+        self._pointers[:] = self._room.pointer
+
+    def write(self, sources: Array) -> Array | None:
+        """Write what a search begins from; return the places in the result of sources without arcs.
+
+        None if all have some. In an undirected graph kernels keep no values of vertices without arcs; in a
+        directed one of all.
+
+        :param sources: (s) vertices, each once
+        """
+        seeds = self._position[sources]
+        count = len(seeds)
+        if count > len(self._words):
+            self._room.close()
+            self._take_room(count, seeds.dtype)
+        self._words[:count] = seeds
+        self._counts[:] = count
+        if count == 1:
+            owner, index = divmod(int(seeds[0]), self._capacity)
+            return None if index < self.active[owner] else self._places(sources)
+        owners, indexes = np.divmod(seeds, self._capacity)
+        has_none = indexes >= np.array(self.active)[owners]
+        return self._places(sources[has_none]) if has_none.any() else None
+
+    def _places(self, vertices: Array) -> Array:
+        """Return the places of those vertices whose values results have in this process."""
+        first, end = self._results.start, self._results.stop
+        return vertices[(vertices >= first) & (vertices < end)] - first
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._room.close()
+
+
+def count_work(kept: KeptOutcomes, processed: int, arcs: int, statistics: RunStatistics) -> Array:
     """Fill in what the devices have counted.
 
-    :param outcomes: of their latest launch
+    :param kept: outcomes of their latest launch
     :param processed: index of the count of processed items
     :param arcs: index of the count of arcs
+    :returns: the outcomes
     """
+    outcomes = kept.array()
     counts = outcomes["run_counts"]
     statistics.processed_items = counts[:, processed].astype(np.int64)
     statistics.arcs_relaxed = counts[:, arcs].astype(np.int64)
     statistics.rounds = outcomes["state"][:, STEP].astype(np.int64)
+    return outcomes
 
 
 def state_words(state: Sequence[Any]) -> Array:

@@ -300,7 +300,7 @@ def _solve_on_cores(
     devices, graph = placed.context.devices, placed.graph
     shared = devices[0].shares_memory
     name = "delta-stepping" if shared else "asynchronous"
-    statistics = _statistics(devices, name, options)
+    statistics = _statistics(placed, name, options)
     delta = options.worker.delta
     if delta is None:
         delta = choose_delta(program, graph)
@@ -349,7 +349,7 @@ def _solve_on_gpus(
     from godwit.worker.cuda.engine import RunEnd, run_program
 
     graph, worker = placed.graph, options.worker
-    statistics = _statistics(placed.context.devices, "asynchronous", options)
+    statistics = _statistics(placed, "asynchronous", options)
     if options.location.gpu is None:  # GPUs check their memory themselves
         what = f"the results of {program.name!r} on {graph.vertex_count:,} vertices"
         require_memory(8 * graph.vertex_count, what)
@@ -389,8 +389,8 @@ def _solve_on_gpus(
     return Solution(destination.values, destination.fields, statistics, graph)
 
 
-def _statistics(devices: Sequence[Device], name: str, options: SolverOptions) -> RunStatistics:
-    names = tuple(device.name for device in devices)
+def _statistics(placed: PlacedGraph, name: str, options: SolverOptions) -> RunStatistics:
+    names = placed.context.device_names
     return RunStatistics(names, "bulk-synchronous" if options.in_steps else name)
 
 

@@ -15,7 +15,6 @@ from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
-from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -29,6 +28,7 @@ from godwit.supersteps.run import (
     STAGE,
     STEP,
     THREADS,
+    SearchSeeds,
     StepPlan,
     count_work,
     left_rows_bytes,
@@ -191,7 +191,9 @@ def search_on_gpus(
             seconds["exchange"] = plan.exchange_s
         plan.arrays.cleared.add(plan.dtype_name)
         words = plan.last_state
-        statistics.count_later(partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED))
+        statistics.count_later(
+            partial(count_work, plan.kept_outcomes(), Count.PROCESSED, Count.LOOKED)
+        )
         if words[Word.OVERFLOWS] or words[Word.GAVE_UP]:
             distances.drop()  # the plan may not be asked again, and keeps it
             if words[Word.OVERFLOWS]:
@@ -232,12 +234,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self.dtype, self.dtype_name = dtype, dtype.name
         self._farthest = self._bits(UNREACHED[self.dtype_name]) - 1
         self._bits_of_known = 8 * dtype.itemsize
-        # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
-        self._owned = placement.numbering.owned
-        classes = placement.numbering.classes
-        self._active = self._owned if placement.is_directed else classes[:, RowClass.CLASS_NONE]
         self.arrays = placement.kept(SsspArrays)
-        self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
         self._point()
         self.state = self._first_state()
@@ -281,7 +279,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
             struct["distances"] = known[part].pointer + self.dtype.itemsize * part.first
             struct["known_open"] = arrays.open[part].pointer
             struct["open"] = arrays.open[part].pointer + part.first // 8
-            struct["active"] = self._active[part.device]
+            struct["active"] = self._seeds.active[part.device]
             # Classes of a directed graph are of in-degrees.
             struct["has_long_rows"] = directed or out.rows.classes[RowClass.CLASS_WARP] > 0
         # What a device stores in others' copies, it does in its own range of them: where the host copies,
@@ -314,20 +312,9 @@ class _SsspPlan(StepPlan[StepPlacement]):
     def ask(self, sources: Array, limit: float | None, *, may_give_up: bool) -> None:
         """Write what a query asks for into the arguments and the first state."""
         placement, arguments = self.placement, self.arguments
-        seeds = placement.numbering.position[sources]
-        if seeds.nbytes > self._seeds.nbytes:
-            self._seeds.close()
-            self._seeds = PinnedBuffer(seeds.nbytes)
-        self._seeds.upload(seeds)
-        arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
-        owners, indexes = np.divmod(seeds, placement.capacity)
-        has_none = indexes >= self._active[owners]
-        self.alone = None
-        if has_none.any():
-            alone, results = sources[has_none], placement.results
-            self.alone = alone[(alone >= results.start) & (alone < results.stop)] - results.start
+        self.alone = self._seeds.write(sources)
         is_cleared = self.dtype_name in self.arrays.cleared
-        cleared = self._active if is_cleared else self._owned
+        cleared = self._seeds.active if is_cleared else placement.numbering.owned
         arguments["cleared"][:, : len(cleared)] = cleared
         self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         farthest = self._farthest

@@ -395,30 +395,42 @@ class Arrival:
     GPUs that write an array on a GPU do so in the streams of the shares, behind what computes the values
     there. The caller holds the GPUs until the array is finished, or no work is under way.
 
+    Where kernels wait for each other, the array is allocated before they are started, since allocating may
+    wait for a kernel; a GPU that runs alone gets all but the first while its kernel runs.
+
     :param values: the address of each share's values
     :param joined: address, on the gatherer's GPU, of room for the values of all positions, where its own
         are already; 0 if there is none
     :param turn: as of :class:`Piece`: of the values of the only share, on the GPU of the location
+    :param is_alone: no kernel waits for one on another GPU
     """
 
     def __init__(
         self, delivery: Delivery, values: Sequence[int], conversion: Conversion,
         location: ResultLocation, *, joined: int = 0, turn: tuple[int, int] = (0, 0),
+        is_alone: bool = False,
     ) -> None:  # fmt: skip
         self._delivery, self._values, self._conversion = delivery, values, conversion
         self._location, self._joined, self._joined_at = location, joined, 0
-        self._turn = turn
+        self._turn, self._is_alone = turn, is_alone
         self._result: Any = None
         self._pieces: list[Piece] = []
         self._written_at: list[int] = []
-        self._is_started = False
+        self._is_allocated = self._is_started = False
         self._scratch: list[Buffer] = []  # memory that is free again when all streams are done
 
     def begin(self) -> Self:
-        """Allocate an array, as nothing is while kernels run."""
-        gpu, delivery = self._location.gpu, self._delivery
-        self.discard()  # an array that was not finished
+        """Begin a new array; no kernel runs."""
+        if self._is_allocated:
+            self.discard()  # an array that was not finished
         self._is_started = False
+        if not (self._is_alone and self._pieces):  # the first one loads the kernel
+            self._allocate()
+        return self
+
+    def _allocate(self) -> None:
+        gpu, delivery = self._location.gpu, self._delivery
+        self._is_allocated = True
         if gpu is not None:
             self._result = self._location.empty(delivery.count, self._conversion.result_dtype)
             if delivery.count:
@@ -426,11 +438,10 @@ class Arrival:
                     self._lay_out(gpu)
                 except GraphTooLargeError:  # no room for what is on its way: it goes by the host
                     self._result = None
-        return self
 
     def discard(self) -> None:
         """Free an array that is not wanted any more; no work is under way in the streams of the shares."""
-        self._result = None
+        self._result, self._is_allocated = None, False
         while self._scratch:
             self._scratch.pop().keep()
 
@@ -475,6 +486,8 @@ class Arrival:
 
         Of several starts the last one counts.
         """
+        if not self._is_allocated:
+            self._allocate()
         delivery, conversion, gpu = self._delivery, self._conversion, self._location.gpu
         self._is_started = True
         if self._result is None or gpu is None:
@@ -491,15 +504,15 @@ class Arrival:
 
     def finish(self) -> Any:
         """Return the array when it is written."""
-        if self._result is None:
+        if not self._is_started:
+            self.start()
+        result = self._result
+        if result is None:
             joined = self._joined if self._location.gpu is None else 0
             array = self._delivery.new_on_host(self._values, self._conversion, joined, self._turn)
             return self._location.place(array)
-        if not self._is_started:
-            self.start()
         try:
             self._delivery.synchronize(self._pieces)
-            result = self._result
         finally:
             self.discard()
         return result

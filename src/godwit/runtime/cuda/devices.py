@@ -140,14 +140,15 @@ class HeldGpus:
 
     def __enter__(self) -> None:
         indexes, thread = self._gpus.indexes, threading.get_ident()
-        refuse_held(indexes)
+        if _HOLDERS:
+            refuse_held(indexes)
         try:
             for index, lock in zip(indexes, self._gpus.locks, strict=True):
                 lock.acquire()
                 self._held += 1
                 _HOLDERS[index] = thread
-            self._before = driver.current()
-            driver.use(indexes[0])  # a launch fails, and is repeated, where no GPU is current
+            # A launch fails, and is repeated, where no GPU is current.
+            self._before = driver.make_current(indexes[0], keep=len(indexes) == 1)
             memory.free_abandoned(indexes)
         except BaseException:
             self._release()

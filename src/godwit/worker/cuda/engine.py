@@ -19,7 +19,7 @@ from godwit.progress import Progress
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, keep_pinned, take_pinned
-from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
+from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, nanoseconds
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import seconds_since
@@ -93,12 +93,13 @@ class RunEnd:
     counts: Callable[[], WorklistCounts]
 
 
-def _counts(outcomes: Array, item_bytes: int, next_hops: Any) -> WorklistCounts:
+def _counts(kept: KeptOutcomes, item_bytes: int, next_hops: Any) -> WorklistCounts:
     """Return the counts of a run.
 
-    :param outcomes: of its last launch, by device
+    :param kept: outcomes of its last launch, by device
     :param next_hops: as of :func:`per_link`; None if no device relays
     """
+    outcomes = kept.array()
     sent = outcomes["sent"][:, : len(outcomes)]
     return WorklistCounts(
         processed_items=outcomes["processed"],
@@ -417,7 +418,7 @@ class ProgramPlan(SlicedRun):
         """Return the end of the latest run."""
         overflows = any(word[0] for word in self._overflows)
         next_hops = self._next_hops if self._relays else None
-        count = partial(_counts, self.controls(), self.item_bytes, next_hops)
+        count = partial(_counts, self.kept_outcomes(), self.item_bytes, next_hops)
         return RunEnd(overflows, kernel_s, compile_s, count)
 
     @cached_property

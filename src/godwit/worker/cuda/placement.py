@@ -8,7 +8,6 @@ state, since queries take turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import count
@@ -212,8 +211,10 @@ class _HeldEndpoints(HeldGpus):
     def __exit__(self, *_: object) -> None:
         try:
             for part in self._endpoints.parts:
-                with suppress(DeviceError):  # it was raised where the work was waited for
+                try:  # noqa: SIM105  # a few lines less of code that the caller waits for
                     part.stream.synchronize()
+                except DeviceError:  # it was raised where the work was waited for
+                    pass
         finally:
             self._release()
 

@@ -266,10 +266,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         placement, arguments = self.placement, self.arguments
         arguments["cleared"] = arguments["active"] if self.arrays.depth_is_cleared else self._owned
         arguments["target"] = -1
-        self.alone = alone = self._seeds.write(sources)
-        if alone is not None:
-            results = placement.results
-            self.alone = alone[(alone >= results.start) & (alone < results.stop)] - results.start
+        self.alone = self._seeds.write(sources)
         if target is not None:
             owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
             arguments["target"][[part.device == owner for part in placement.parts]] = index

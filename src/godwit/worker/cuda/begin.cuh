@@ -43,10 +43,7 @@ __device__ __forceinline__ void block_begin(const Part<P> &part) {
         control->overflow = 0;
         control->round = 0;
         control->bound = -__int_as_float(0x7f800000);
-        const Window window = first_window(part);
-        control->window = window.width;
-        control->hops = window.hops;
-        control->trials = window.trials;
+        thread_begin_window(part);
     }
 }
 

@@ -656,6 +656,11 @@ def check_errors(folder: Path) -> None:
     expect(gw.errors.InputError, "edges", lambda: gw.betweenness_centrality(graph, edges=True))
     expect(gw.errors.InputError, "devices", lambda: gw.bfs(graph, 0, devices="cpu"))
     expect(gw.errors.ProcessError, "different", lambda: gw.bfs(graph, 0 if is_first else 1))
+    only_last: Any = {"timeout_s": -1 if rank == last else None}
+    for function in (gw.bfs, gw.sssp):
+        expect(gw.errors.InputError, "timeout_s", lambda f=function: f(graph, 0, **only_last))
+    for call in (gw.connected_components, gw.pagerank, gw.betweenness_centrality):
+        expect(gw.errors.InputError, "timeout_s", lambda f=call: f(graph, **only_last))
     expect(gw.errors.InputError, "predecessors", lambda: gw.bfs(graph, 0, predecessors="all"))
     expect(gw.errors.InputError, "predecessors=True", lambda: gw.bfs(graph, 0).path_to(1))
     with processes.place("path:200") as path:

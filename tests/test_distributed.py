@@ -211,6 +211,7 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
     for options, message in (
         (["-t", "x"], "target must be"),
         (["--cutoff", "x"], "cutoff must be"),
+        (["--timeout", "-1"], "timeout must be"),
     ):
         status, _, errors = run(2, godwit, "bfs", "rmat:4", "-s", "0", *options)
         assert status == 2

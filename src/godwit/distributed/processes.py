@@ -468,6 +468,11 @@ def is_agreed(error: BaseException) -> bool:
     return hasattr(error, _AGREED)
 
 
+def has_joined() -> bool:
+    """Return True if this process has joined others, by :func:`context`."""
+    return _processes is not None
+
+
 def is_silent(error: BaseException) -> bool:
     """Return True if the first process reports an error, and this is another one."""
     return is_agreed(error) and _processes is not None and _processes.rank > 0

@@ -110,12 +110,12 @@ def pagerank(
     :param checkpoint_s: seconds between two saved states
     :raises InputError: the folder has the state of another graph or of other arguments
     """
-    options = query_options(timeout_s=timeout_s, progress=progress)
     same = (
         damping, tolerance, max_iterations, weighted, accelerated, str(dtype), checkpoint_s,
         checkpoint is None, personalization is None,
     )  # fmt: skip
     with graph.processes.running("pagerank", graph.vertex_count, *same):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
         most = as_count(
             MAX_ITERATIONS if max_iterations is None else max_iterations,

@@ -126,9 +126,9 @@ def connected_components(
     progress: ProgressArgument = None,
 ) -> DistributedComponentsResult:
     """Return the components of the own vertices; see :func:`godwit.connected_components`."""
-    options = query_options(timeout_s=timeout_s, progress=progress)
     processes = graph.processes
     with processes.running("connected_components", graph.vertex_count):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         statistics = RunStatistics(("cpu",), "afforest")
         with statistics.phase("place"):
             inner, crossing = graph.cached("inner rows", lambda: _inner_rows(graph.rows))

@@ -327,6 +327,16 @@ def test_each_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @emulates
+def test_components_without_atomics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts merge forests if links have no atomics, or if a process does not see the others' GPUs."""
+    graph = gw.generators.rmat(6, seed=4)
+    monkeypatch.setattr(gpu_processes.GpuProcesses, "_has_atomics", lambda _: False)
+    components(graph, {"merge": "tree"}, {"method": "rem"})
+    with pytest.raises(errors.InputError, match="whose atomics work in each other's memory"):
+        components(graph, {"merge": "direct"})
+
+
+@emulates
 def test_what_a_process_has() -> None:
     """A range of vertices, with their ids, and all of them after gathering."""
 

@@ -61,7 +61,7 @@ class PlacedGraph:
         self.given_up: set[str] = set()
         self.slow: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
-        self._on_cores: PlacedGraph | None = None
+        self._elsewhere: dict[str, PlacedGraph] = {}
         self._placing = threading.Lock()
 
     @property
@@ -161,12 +161,28 @@ class PlacedGraph:
 
     def on_cores(self) -> PlacedGraph:
         """Return the graph placed on all cores, made once; it is closed with this."""
+        return self._placed_on("cpu")
+
+    def on_first(self) -> PlacedGraph | None:
+        """Return the graph placed on the first device alone, made once; it is closed with this.
+
+        None if that GPU has no ample room for all of it.
+        """
+        self.check_open()
+        names = [device.name for device in self.context.devices[:2]]
+        if names[0] not in self._elsewhere and len(_first_with_room(names, self.graph)) > 1:
+            return None
+        return self._placed_on(names[0])
+
+    def _placed_on(self, device: str) -> PlacedGraph:
         self.check_open()
         with self._placing:
-            if self._on_cores is None:
-                self._on_cores = PlacedGraph(self.graph, Context("cpu"), None, self._seed, None)
-                self._on_cores.is_kept = self.is_kept
-            return self._on_cores
+            made = self._elsewhere.get(device)
+            if made is None:
+                made = PlacedGraph(self.graph, Context(device), None, self._seed, None)
+                made.is_kept, made.seconds = self.is_kept, self.seconds
+                self._elsewhere[device] = made
+            return made
 
     def _lay_out(self) -> Layout:
         begin = perf_counter()
@@ -191,8 +207,8 @@ class PlacedGraph:
             self._resources.clear()
         for made in self._reweighted:
             made.close()
-        if self._on_cores is not None:
-            self._on_cores.close()
+        for made in self._elsewhere.values():
+            made.close()
         self._layout = None
         self.context.close()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from godwit import config
-from godwit.errors import InputError
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.depth import likely_levels
 from godwit.graph.foreign import not_a_graph
@@ -24,7 +24,7 @@ from godwit.placement import (
 from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
-from godwit.runtime.registry import DevicesArgument, resolve_devices
+from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.options import SolverOptions
@@ -58,6 +58,54 @@ def _place_on_gpus(placed: PlacedGraph) -> GpuPlacement:
     from godwit.worker.cuda.placement import GpuPlacement
 
     return GpuPlacement(placed.context.devices, placed.layout.parts)
+
+
+_ARCS_OF_A_GPU = 1 << 27
+"""Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
+_ASYNCHRONOUS_ARCS = 1 << 28
+_ASYNCHRONOUS_DEGREE = 8
+"""Arcs of each GPU, and of each vertex, from which on the asynchronous engine is to gain by several: with a
+quarter as many, two GPUs took 1.4 times as long as one (benchmarks/RESULTS.md)."""
+
+
+def suits_all_gpus(placed: PlacedGraph, arcs_of_a_gpu: int | None = None) -> bool:
+    """Return True if all GPUs of a graph search together; else the first one does so alone.
+
+    :param arcs_of_a_gpu: from which on several are faster; None: by rows sorted by weight
+    """
+    devices = placed.context.devices
+    if len(devices) == 1 or not are_peers(devices):
+        return False
+    if placed.asked_partition is not None:
+        return True
+    names = {device.name for device in devices}
+    least = _ARCS_OF_A_GPU if arcs_of_a_gpu is None else arcs_of_a_gpu
+    return len(names) == len(devices) and placed.graph.arc_count // len(devices) >= least
+
+
+def searched_on_gpus(placed: PlacedGraph, options: SolverOptions) -> PlacedGraph:
+    """Return the placed graph that the asynchronous engine searches: of several GPUs mostly on the first.
+
+    On roads, meshes and small graphs a GPU alone is faster than several, which meet after little work. All
+    search if the user asked for a partition, for duplicates or for options of the engine, if each has much
+    work, or if the first one has no room for the graph. CPUs always search as placed.
+    """
+    devices, graph = placed.context.devices, placed.graph
+    if len(devices) == 1 or devices[0].kind != "cuda" or options.asks_for_kernels:
+        return placed
+    if placed.asked_partition is not None or placed.duplication is not None:
+        return placed
+    is_wide = graph.arc_count >= _ASYNCHRONOUS_DEGREE * graph.vertex_count
+    if is_wide and suits_all_gpus(placed, _ASYNCHRONOUS_ARCS):
+        return placed
+    alone = placed.on_first()
+    if alone is None:
+        return placed
+    try:
+        place_parts(alone)
+    except GraphTooLargeError:
+        return placed
+    return alone
 
 
 def devices_for_one_query(

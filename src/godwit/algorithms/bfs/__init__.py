@@ -50,6 +50,7 @@ from godwit.worker.query import (
     answered,
     devices_for_one_query,
     on_gpus_unless_slow,
+    searched_on_gpus,
 )
 from godwit.worker.solve import make_poll, solve
 
@@ -87,10 +88,11 @@ def run_bfs(
         if result is not None:
             return result
     start = dict.fromkeys(sources.tolist(), 0)
-    solution = solve(PROGRAM, placed, start, options, limit=limit, target=target)
+    searched = searched_on_gpus(placed, options)
+    solution = solve(PROGRAM, searched, start, options, limit=limit, target=target)
     for phase, seconds in given_up.items():
         solution.statistics.seconds[phase] = solution.statistics.seconds.get(phase, 0.0) + seconds
-    return _result(placed, sources, solution.values, solution.statistics, options)
+    return _result(searched, sources, solution.values, solution.statistics, options)
 
 
 _WIDE_DEGREE = 4

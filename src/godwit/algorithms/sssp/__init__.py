@@ -48,6 +48,8 @@ from godwit.worker.query import (
     answered,
     devices_for_one_query,
     on_gpus_unless_slow,
+    searched_on_gpus,
+    suits_all_gpus,
 )
 from godwit.worker.solve import make_poll, solve
 
@@ -160,9 +162,10 @@ def run_sssp(
             result = search(placed, sources, program, cutoff, options)
             if result is not None:
                 return result
+        searched = searched_on_gpus(placed, options)
         solution = solve(
             program,
-            placed,
+            searched,
             start,
             options,
             limit=cutoff,
@@ -181,7 +184,7 @@ def run_sssp(
             solution.statistics,
             unit_lengths=graph.weight_dtype is None,
             location=options.location,
-            placed=placed,
+            placed=searched,
         )
 
     overflowed: list[None] = graph.cached("sssp overflowed", list)
@@ -270,22 +273,6 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
 
 
-_ARCS_OF_A_GPU = 1 << 27
-"""Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
-
-
-def _suits_all_gpus(placed: PlacedGraph) -> bool:
-    """Return True if all GPUs of a graph search together; else the first one does so alone."""
-    devices = placed.context.devices
-    if len(devices) == 1 or not are_peers(devices):
-        return False
-    if placed.asked_partition is not None:
-        return True
-    names = {device.name for device in devices}
-    arcs = placed.graph.arc_count // len(devices)
-    return len(names) == len(devices) and arcs >= _ARCS_OF_A_GPU
-
-
 def _has_hubs(graph: Graph) -> bool:
     """Return True if a graph has weights that differ, and degrees that differ much."""
     weights = graph.weights
@@ -349,7 +336,7 @@ def _in_supersteps(
     devices = placed.context.devices
     weights = placed.graph.weight_dtype
     assert weights is not None
-    takes_all = _suits_all_gpus(placed)
+    takes_all = suits_all_gpus(placed)
     steps = place_positions(
         placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
     )

@@ -87,6 +87,8 @@ def check_options(
 
 def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """Raise InputError for options that the asynchronous solver does not take, such as broadcasts."""
+    if gpu is DEFAULT_GPU_OPTIONS:
+        return
     what = "vertex programs, SSSP, and BFS with execution='asynchronous'"
     check_options(devices, gpu, what, OF_WORKERS)
     refuse(
@@ -120,6 +122,8 @@ def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) ->
 
 def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send."""
+    if gpu is DEFAULT_GPU_OPTIONS:
+        return
     check_options(devices, gpu, "connected components")
     for wrong in get_args(Communication):
         refuse(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from godwit import config
 from godwit.errors import InputError
@@ -26,12 +26,20 @@ from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
+from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.options import SolverOptions
 
 if TYPE_CHECKING:
     from godwit.worker.cuda.placement import GpuPlacement
 
 GraphArgument = Graph | PlacedGraph
+
+
+class _HasStatistics(Protocol):
+    statistics: RunStatistics
+
+
+Result = TypeVar("Result", bound=_HasStatistics)
 
 
 def place_parts(placed: PlacedGraph) -> GpuPlacement | None:
@@ -103,11 +111,40 @@ def placed_for_query(
 ) -> AbstractContextManager[PlacedGraph]:
     """Return a block with the placed graph; an unplaced one is placed for this query."""
     if isinstance(graph, PlacedGraph):
-        if devices is not None or partition is not None:
-            raise InputError("the graph is placed already: give devices and partition to place()")
-        graph.check_open()
+        _check_placed(graph, devices, partition)
         return nullcontext(graph)
     return place_for_one_query(graph, devices, partition)
+
+
+def _check_placed(
+    graph: PlacedGraph, devices: DevicesArgument, partition: PartitionArgument
+) -> None:
+    """Raise an error if a placed graph is closed, or comes with arguments of placing."""
+    if devices is not None or partition is not None:
+        raise InputError("the graph is placed already: give devices and partition to place()")
+    graph.check_open()
+
+
+def answered(
+    graph: GraphArgument,
+    devices: DevicesArgument,
+    partition: PartitionArgument,
+    trace: TraceArgument,
+    name: str,
+    ask: Callable[[PlacedGraph], Result],
+) -> Result:
+    """Return the result of a query of a placed graph; an unplaced one is placed for this query.
+
+    :param trace: as of :func:`godwit.trace.recorded`, as is the name
+    :param ask: returns the result, whose statistics get the time of placing
+    """
+    if trace is None and isinstance(graph, PlacedGraph) and active() is None:
+        _check_placed(graph, devices, partition)
+        return ask(graph)  # without blocks that do nothing
+    with recorded(trace, name), placed_for_query(graph, devices, partition) as placed:
+        result = ask(placed)
+        add_placement(result.statistics, placed, graph)
+        return result
 
 
 @dataclass(frozen=True)
@@ -172,24 +209,33 @@ def _placed_on_gpus(graph: GraphArgument, devices: DevicesArgument) -> PlacedGra
     return None
 
 
-@contextmanager
-def on_gpus_or_cores(
-    graph: GraphArgument, devices: DevicesArgument, what: str
-) -> Iterator[tuple[Graph, Device, PlacedGraph | None]]:
-    """Yield a graph and its placement on GPUs with the first GPU, or the CPU's device and None.
+class on_gpus_or_cores:  # noqa: N801  # used like a function
+    """Block with a graph and its placement on GPUs with the first GPU, or the CPU's device and None.
 
-    For algorithms that run in supersteps on GPUs, and on one device of the CPU.
+    For algorithms that run in supersteps on GPUs, and on one device of the CPU. A generator would take
+    several times as long.
 
     :param what: name of the algorithm in error messages
     """
-    placed = _placed_on_gpus(graph, devices)
-    if placed is None:
-        yield (*on_cores(graph, devices, what), None)
-    elif placed is graph:
-        yield placed.graph, placed.context.devices[0], placed
-    else:
-        with placed:
-            yield placed.graph, placed.context.devices[0], placed
+
+    __slots__ = ("_devices", "_graph", "_made", "_what")
+
+    def __init__(self, graph: GraphArgument, devices: DevicesArgument, what: str) -> None:
+        self._graph, self._devices, self._what = graph, devices, what
+        self._made: PlacedGraph | None = None
+
+    def __enter__(self) -> tuple[Graph, Device, PlacedGraph | None]:
+        graph = self._graph
+        placed = _placed_on_gpus(graph, self._devices)
+        if placed is None:
+            return (*on_cores(graph, self._devices, self._what), None)
+        if placed is not graph:
+            self._made = placed
+        return placed.graph, placed.context.devices[0], placed
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None:
+            self._made.close()
 
 
 class DeviceQuery:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
 from typing import Any, Literal
 
@@ -371,17 +372,24 @@ def _find_resident(
         )
 
 
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.components import cuda
+
+    return cuda
+
+
 def _label_on_gpus(
     placed: PlacedGraph, query: _Query, statistics: RunStatistics, options: SolverOptions
 ) -> Any:
-    from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
-
+    label_on_gpus = _cuda().label_on_gpus
     n, dtype = placed.graph.vertex_count, placed.graph.id_dtype
     if options.location.gpu is None:
         require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
     is_sampled = query.method == "afforest"
     rounds = int(is_sampled) if query.rounds is None else query.rounds
-    union_query = UnionQuery(
+    union_query = _cuda().UnionQuery(
         is_sampled=is_sampled,
         splices=query.method == "rem",
         rounds=rounds - is_sampled,
@@ -397,18 +405,18 @@ def _label_on_gpus(
     steps = place_positions(placed)
     # Of several GPUs one alone is faster: hardly any arc is read, and all would wait for each other.
     alone = query.is_automatic and is_sampled and len(steps.parts) > 1 and steps.has_room_for_copy()
-    with statistics.phase("run"):
-        if alone:
-            try:
-                outcome = steps.run_on_copies(
-                    1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
-                )
-                statistics.begin_on(statistics.devices[:1])
-            except GraphTooLargeError:
-                alone = False
-        if not alone:
-            outcome = label_on_gpus(steps, union_query, poll)
-    statistics.split_run(outcome.seconds)
+    begin = perf_counter()
+    if alone:
+        try:
+            outcome = steps.run_on_copies(
+                1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
+            )
+            statistics.begin_on(statistics.devices[:1])
+        except GraphTooLargeError:
+            alone = False
+    if not alone:
+        outcome = label_on_gpus(steps, union_query, poll)
+    statistics.take_run(begin, outcome.seconds)
     statistics.count_later(outcome.count)
     return outcome.labels
 

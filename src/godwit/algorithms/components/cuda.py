@@ -119,7 +119,7 @@ class UnionOutcome:
     """
 
     labels: Any
-    count: Callable[[RunStatistics], None]
+    count: Callable[[RunStatistics], object]
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -177,7 +177,7 @@ def label_on_gpus(
             ),
         )  # fmt: skip
         seconds["kernel"] = plan.run(early=True, poll=poll, behind=labels.start)
-        count = partial(count_work, plan.controls(), _ROWS_DONE, _ARCS_SEEN)
+        count = partial(count_work, plan.kept_outcomes(), _ROWS_DONE, _ARCS_SEEN)
         found, seconds["gather"] = labels.gather()
     return UnionOutcome(found, count, seconds)
 

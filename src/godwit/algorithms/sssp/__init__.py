@@ -11,7 +11,9 @@ searched by one thread, as by :func:`godwit.distances`.
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import lru_cache
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,13 +30,12 @@ from godwit.placement import (
 )
 from godwit.progress import ProgressArgument
 from godwit.public import or_distributed
-from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import DevicesArgument, are_peers
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
-from godwit.trace import TraceArgument, recorded
+from godwit.trace import TraceArgument
 from godwit.worker.options import (
-    DEFAULT_WORKER_OPTIONS,
     SolverOptions,
     WorkerOptions,
     query_options,
@@ -43,12 +44,14 @@ from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     SearchTime,
-    add_placement,
+    answered,
     devices_for_one_query,
     on_gpus_unless_slow,
-    placed_for_query,
 )
 from godwit.worker.solve import make_poll, solve
+
+if TYPE_CHECKING:
+    from godwit.supersteps.placement import StepPlacement
 
 
 def _along(value: Any, weight: Any) -> Any:
@@ -174,13 +177,10 @@ def _suits_one_thread(
 
     On small graphs a program has one thread as well, and its preparation takes longer than the search.
     """
+    if not placed.context.devices[0].shares_memory or options.asks_for_kernels:
+        return False
     is_plain = len(sources) == 1 and target is None and placed.graph.is_weighted
-    return (
-        is_small(placed.graph)
-        and is_plain
-        and placed.context.devices[0].shares_memory
-        and not options.asks_for_kernels
-    )
+    return is_plain and is_small(placed.graph)
 
 
 def _on_one_thread(
@@ -215,8 +215,7 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     way on GPUs, and on all cores only after some other searches.
     """
     devices, graph = placed.context.devices, placed.graph
-    takes_any = options.worker == DEFAULT_WORKER_OPTIONS and options.gpu == DEFAULT_GPU_OPTIONS
-    if not takes_any or options.execution != "auto" or "sssp" in placed.given_up:
+    if options.asks_for_kernels or "sssp" in placed.given_up:
         return False
     if devices[0].kind == "cuda":
         if not placed.is_kept or placed.duplication == "1-hop":
@@ -298,6 +297,14 @@ def _on_cores(
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.sssp import cuda
+
+    return cuda
+
+
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
     options: SolverOptions,
@@ -306,38 +313,35 @@ def _in_supersteps(
 
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
-    from godwit.algorithms.sssp.cuda import search_on_gpus, source
-    from godwit.supersteps.placement import StepPlacement
-
     devices = placed.context.devices
     weights = placed.graph.weight_dtype
     assert weights is not None
     takes_all = _suits_all_gpus(placed)
     steps = place_positions(
-        placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
+        placed, lambda dtype: _cuda().source(dtype, program.dtype, weights, several=takes_all)
     )
     if not takes_all and len(devices) > 1 and are_peers(devices):
         takes_all = not steps.has_room_for_copy()
-    statistics = RunStatistics(
-        tuple(device.name for device in devices[: None if takes_all else 1]), "direction-optimizing"
-    )
+    names = placed.context.device_names
+    statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")
 
     def search(placement: StepPlacement) -> tuple[Any, dict[str, float]]:
-        return search_on_gpus(
+        found: tuple[Any, dict[str, float]] = _cuda().search_on_gpus(
             placement, sources, program.dtype, cutoff, location=options.location,
             statistics=statistics, gpu=options.gpu, poll=make_poll(options),
         )  # fmt: skip
+        return found
 
+    begin = perf_counter()
     try:
-        with statistics.phase("run"):
-            outcome = search(steps) if takes_all else steps.run_on_first_with_room(search)
+        outcome = search(steps) if takes_all else steps.run_on_first_with_room(search)
     except GraphTooLargeError:
         outcome = None
     if outcome is None or outcome[0] is None:
         placed.given_up.add("sssp")
         return None
     distance, seconds = outcome
-    statistics.split_run(seconds)
+    statistics.take_run(begin, seconds)
     return PathResult(
         placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
         placed=placed,
@@ -387,12 +391,13 @@ def sssp(
         progress=progress,
         results=results,
     )
-    if partition is None:
+    if partition is None and isinstance(graph, Graph):
         devices = devices_for_one_query(graph, devices, options, _CORE_NS, by_levels=True)
-    with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
+
+    def ask(placed: PlacedGraph) -> PathResult:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
         search = run_bfs if counts_arcs else run_sssp
-        result = on_gpus_unless_slow(
+        return on_gpus_unless_slow(
             placed,
             "bfs" if counts_arcs else "sssp",
             options,
@@ -401,5 +406,5 @@ def sssp(
             ),
             _TIME_ON_CORES,
         )
-        add_placement(result.statistics, placed, graph)
-        return result
+
+    return answered(graph, devices, partition, trace, "sssp", ask)

@@ -15,7 +15,6 @@ from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
-from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -28,6 +27,7 @@ from godwit.supersteps.run import (
     ROWS,
     STAGE,
     THREADS,
+    SearchSeeds,
     StepPlan,
     count_work,
     left_rows_bytes,
@@ -179,7 +179,9 @@ def search_on_gpus(
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=behind)
         plan.arrays.cleared.add(plan.dtype_name)
         words = plan.last_state
-        statistics.count_later(partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED))
+        statistics.count_later(
+            partial(count_work, plan.kept_outcomes(), Count.PROCESSED, Count.LOOKED)
+        )
         if words[Word.OVERFLOWS] or words[Word.GAVE_UP]:
             distances.drop()  # the plan may not be asked again, and keeps it
             if words[Word.OVERFLOWS]:
@@ -219,8 +221,9 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self.dtype, self.dtype_name = dtype, dtype.name
         self._farthest = self._bits(UNREACHED[self.dtype_name]) - 1
         self.arrays = placement.kept(SsspArrays)
-        self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
+        self._asked: tuple[Any, ...] = ()  # what the latest query has written besides its sources
         self._point()
         self.state = self._first_state()
         self.shared_bytes = _LIST_BYTES_PER_WARP * (max(64, gpu.threads or THREADS) // 32)
@@ -268,7 +271,6 @@ class _SsspPlan(StepPlan[StepPlacement]):
             struct["has_long_rows"] = directed or out.rows.classes[RowClass.CLASS_WARP] > 0
         self.arguments["known_by"] = self.exchange.broadcast_pointers(known)
         self.arguments["known_open_by"] = self.exchange.broadcast_pointers(arrays.open)
-        self._active = self.arguments["active"].copy()
         for parity, sent in enumerate(arrays.sent):
             self.arguments["sent"][:, parity] = self.exchange.broadcast_pointers(sent)
 
@@ -295,17 +297,12 @@ class _SsspPlan(StepPlan[StepPlacement]):
 
     def ask(self, sources: Array, limit: float | None) -> None:
         """Write what a query asks for into the arguments and the first state."""
-        placement, arguments = self.placement, self.arguments
-        seeds = placement.numbering.position[sources]
-        if seeds.nbytes > self._seeds.nbytes:
-            self._seeds.close()
-            self._seeds = PinnedBuffer(seeds.nbytes)
-        self._seeds.upload(seeds)
-        arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
-        owners, indexes = np.divmod(seeds, placement.capacity)
-        has_none = indexes >= self._active[owners]
-        self.alone = sources[has_none] if has_none.any() else None
+        self.alone = self._seeds.write(sources)
         is_cleared = self.dtype_name in self.arrays.cleared
+        if (limit, is_cleared) == self._asked:
+            return
+        self._asked = limit, is_cleared
+        placement, arguments = self.placement, self.arguments
         cleared = arguments["active"] if is_cleared else [part.owned for part in placement.parts]
         arguments["cleared"][:, : len(cleared)] = cleared
         farthest = self._farthest

@@ -57,6 +57,7 @@ class VertexValues(Arrival):
     :param result_dtype: dtype that they are converted to, if another
     :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
+    :param keeps_others: where several GPUs gather, no range of another device is overwritten
     :param turns: as of :class:`godwit.runtime.cuda.delivery.Arrival`
     :param exchange: of the plan that computes them; gets the values of other processes' devices
     """
@@ -72,6 +73,7 @@ class VertexValues(Arrival):
         unreached: tuple[Any, Any] | None = None,
         own_first: bool = False,
         turns: Turns = (),
+        keeps_others: bool = False,
         exchange: Exchange | None = None,
     ) -> None:
         dtype = np.dtype(dtype)
@@ -89,6 +91,8 @@ class VertexValues(Arrival):
         if not own_first:
             gatherer = delivery.gatherer(location.gpu)
             values, joined = _addresses(placement, array, dtype, gatherer)
+            if keeps_others and len(values) > 1 and location.gpu is not None:
+                joined = 0
         super().__init__(
             delivery, values, conversion, location, joined=joined, turns=turns,
             is_alone=placement.device_count == 1,

@@ -264,9 +264,12 @@ def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     if query.teleport is not None or query.start is not None:
         return _chosen_tiling(placement, query)
     fit, latest = placement.kept(KeptTiles).fit, placement.kept(LatestTiling)
+    if latest.query is query and latest.key[-1] == fit:
+        return latest.tiling
     key = (query.dtype, query.weighted, query.accelerated, query.damping, query.tiled, fit)
     if latest.key != key:
         latest.key, latest.tiling = key, _chosen_tiling(placement, query)
+    latest.query = query
     return latest.tiling
 
 
@@ -284,11 +287,13 @@ def _tile_kind(query: RankQuery) -> TileKind:
 class LatestTiling:
     """Cache of :func:`_tiling` for one query with uniform distributions: the next one is mostly the same.
 
+    :ivar query: the query
     :ivar key: arguments of the query
     :ivar tiling: result for it
     """
 
     def __init__(self, placement: StepPlacement) -> None:
+        self.query: RankQuery | None = None
         self.key: tuple[Any, ...] = ()
         self.tiling = (0, 0)
 

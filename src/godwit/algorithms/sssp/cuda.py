@@ -173,10 +173,7 @@ def search_on_gpus(
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
         plan.ask(sources, limit)
         distances = plan.values_at(location, lambda: plan.distances(location))
-        # Of several GPUs one joins all distances where it has its copies, so not between two slices: what
-        # it has sent last lies in these until owners take it.
-        behind = distances.start if len(placement.parts) == 1 else None
-        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=behind)
+        seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=distances.start)
         plan.arrays.cleared.add(plan.dtype_name)
         words = plan.last_state
         statistics.count_later(
@@ -319,6 +316,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
             location,
             result_dtype=wide,
             unreached=None if wide == name else (UNREACHED[name], UNREACHED[wide]),
+            # What another device's vertices have here is sent to their owners between two slices.
+            keeps_others=True,
         )
 
     def close(self) -> None:

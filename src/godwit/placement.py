@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
@@ -127,6 +128,11 @@ class PlacedGraph:
             resource = self._resources.pop(make, None)
             if resource is not None:
                 resource.close()
+
+    @cached_property
+    def has_peers(self) -> bool:
+        """True if the devices are GPUs with access to each other's memory."""
+        return are_peers(self.context.devices)
 
     def latest(self, name: str, given: tuple[Any, ...], make: Callable[[], Made]) -> Made:
         """Return what the latest query of an algorithm has made of its arguments, or make it.

@@ -34,7 +34,7 @@ from godwit.runtime.gpu_options import (
     check_search,
     only_of_workers,
 )
-from godwit.runtime.registry import DevicesArgument, are_peers
+from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions, refuse_positions
 from godwit.trace import TraceArgument
@@ -148,11 +148,11 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     if placed.duplication == "1-hop":  # in supersteps each GPU has room for all vertices
         return False
     if not options.asks_for_kernels:
-        return are_peers(devices)
+        return placed.has_peers
     if not _takes_any_solver(options):
         return False
     # Without peer access the solver with fewer meetings is faster.
-    is_direct = options.gpu.transport == "direct" and are_peers(devices)
+    is_direct = options.gpu.transport == "direct" and placed.has_peers
     return options.gpu.communication is None and is_direct
 
 

@@ -335,6 +335,7 @@ class _RankPlan(StepPlan[StepPlacement]):
         begin = perf_counter()
         self.halos = placement.halos("in", query.weighted) if one_hop else None
         self.dtype, self.is_tiled = query.dtype, tile_words > 0
+        self._dtype_name = query.dtype.name  # which NumPy makes anew each time
         self._asked: tuple[Any, ...] = ()  # what the latest query has written
         self.arrays = placement.kept(RankArrays)
         self.carried = self.arrays.carried[query.dtype.name]
@@ -486,12 +487,14 @@ class _RankPlan(StepPlan[StepPlacement]):
             self._upload("start", query.start, arrays.start)
             self._asked = asked
         makes_contributions = (
-            query.weighted and not self.is_tiled and self.dtype.name not in arrays.has_contributions
+            query.weighted
+            and not self.is_tiled
+            and self._dtype_name not in arrays.has_contributions
         )
         phase = _PREPARE if makes_contributions else _START
         kernel_s = self.run(phase=phase, poll=poll, behind=behind)
         if makes_contributions:
-            arrays.has_contributions.add(self.dtype.name)
+            arrays.has_contributions.add(self._dtype_name)
         return kernel_s
 
     def gathers_early(self, location: ResultLocation) -> bool:

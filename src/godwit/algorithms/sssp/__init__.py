@@ -31,7 +31,7 @@ from godwit.placement import (
 from godwit.progress import ProgressArgument
 from godwit.public import or_distributed
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.registry import DevicesArgument, are_peers
+from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument
@@ -220,7 +220,7 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     if devices[0].kind == "cuda":
         if not placed.is_kept or placed.duplication == "1-hop":
             return False
-        if placed.asked_partition is not None and not are_peers(devices):
+        if placed.asked_partition is not None and not placed.has_peers:
             return False
     elif not devices[0].shares_memory:
         return False
@@ -239,7 +239,7 @@ _ARCS_OF_A_GPU = 1 << 27
 def _suits_all_gpus(placed: PlacedGraph) -> bool:
     """Return True if all GPUs of a graph search together; else the first one does so alone."""
     devices = placed.context.devices
-    if len(devices) == 1 or not are_peers(devices):
+    if len(devices) == 1 or not placed.has_peers:
         return False
     if placed.asked_partition is not None:
         return True
@@ -320,7 +320,7 @@ def _in_supersteps(
     steps = place_positions(
         placed, lambda dtype: _cuda().source(dtype, program.dtype, weights, several=takes_all)
     )
-    if not takes_all and len(devices) > 1 and are_peers(devices):
+    if not takes_all and len(devices) > 1 and placed.has_peers:
         takes_all = not steps.has_room_for_copy()
     names = placed.context.device_names
     statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")

@@ -17,6 +17,7 @@ import numpy as np
 
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
+from godwit.errors import GraphTooLargeError
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
@@ -57,7 +58,8 @@ class VertexValues(Arrival):
     :param result_dtype: dtype that they are converted to, if another
     :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
-    :param keeps_others: where several GPUs gather, no range of another device is overwritten
+    :param keeps_others: ranges of other devices are not overwritten: values of several GPUs are joined in
+        memory of its own
     :param turns: as of :class:`godwit.runtime.cuda.delivery.Arrival`
     :param exchange: of the plan that computes them; gets the values of other processes' devices
     """
@@ -91,8 +93,8 @@ class VertexValues(Arrival):
         if not own_first:
             gatherer = delivery.gatherer(location.gpu)
             values, joined = _addresses(placement, array, dtype, gatherer)
-            if keeps_others and len(values) > 1 and location.gpu is not None:
-                joined = 0
+            if (keeps_others or turns) and len(values) > 1 and location.gpu is not None:
+                joined = _joined_room(placement, gatherer)
         super().__init__(
             delivery, values, conversion, location, joined=joined, turns=turns,
             is_alone=placement.device_count == 1,
@@ -108,6 +110,22 @@ class VertexValues(Arrival):
         seconds = self._placement.seconds
         seconds["deliver"] = seconds.get("deliver", 0.0) + gather_s
         return result, gather_s
+
+
+class _Joined:
+    """Room on the GPU that gathers for the values of all positions, kept between queries."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.values = DeviceArray(placement)
+
+
+def _joined_room(placement: StepPlacement, gatherer: int) -> int:
+    """Return the address of room for 8 bytes of each position; 0 if there is none."""
+    part = placement.parts[gatherer]
+    try:
+        return placement.kept(_Joined).values.room(part, 8 * placement.count).pointer
+    except GraphTooLargeError:
+        return 0
 
 
 def compile_delivery(placement: StepPlacement, dtype: Any) -> None:

@@ -480,7 +480,7 @@ class Arrival:
         """Choose what each GPU writes, and where, and load what it needs."""
         delivery, conversion = self._delivery, self._conversion
         number, joined = delivery.gatherer(gpu), self._joined
-        if delivery.has_positions and (not joined or self._joins_by_turns):
+        if delivery.has_positions and not joined:
             joined = self._room(number, conversion.dtype.itemsize * _end(delivery.shares))
         if not self._pieces or joined != self._joined_at:
             self._pieces = delivery.pieces(number, self._values, joined, self._turns)

@@ -120,11 +120,14 @@ def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) ->
         )  # fmt: skip
 
 
-def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send."""
+def check_components(devices: Sequence[Device], gpu: GpuOptions, names: Sequence[str] = ()) -> None:
+    """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send.
+
+    :param names: as of :func:`check_options`
+    """
     if gpu is DEFAULT_GPU_OPTIONS:
         return
-    check_options(devices, gpu, "connected components")
+    check_options(devices, gpu, "connected components", names)
     for wrong in get_args(Communication):
         refuse(
             devices, gpu, wrong,

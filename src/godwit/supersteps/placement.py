@@ -100,7 +100,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._copying = Lock()
         self.device_arrays: list[DeviceArray] = []
         self.position_of = DeviceArray(self)
-        self._vertex_of = DeviceArray(self)
+        self.vertex_of = DeviceArray(self)
         self.row_arrays: dict[Direction, RowArrays] = {
             "out": RowArrays(self),
             "in": RowArrays(self),
@@ -113,6 +113,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._kept: dict[Any, Any] = {}
         self._arrays: dict[str, ArraysByName] = {}
         self._addresses: dict[DeviceArray, list[int]] = {}
+        self._mapped: set[DeviceArray] = set()  # in other processes
         begin = perf_counter()
         if numbering is None:
             numbering = number_vertices(graph, self.device_count, partition, id_dtype=id_dtype)
@@ -174,7 +175,20 @@ class StepPlacement(GpuEndpoints[StepPart]):
         if array not in self._addresses:
             (part,) = self.parts
             self._addresses[array] = self.processes.addresses(array[part])
+            self._mapped.add(array)
         return self._addresses[array]
+
+    def unmap_to_free(self, array: DeviceArray, is_freed: bool) -> None:
+        """Unmap all memory of other processes if one of them is about to free its buffer of an array.
+
+        All processes call it alike. Plans that point to the memory are made anew.
+        """
+        if self.processes is not None and array in self._mapped and self.any(is_freed):
+            self._addresses.clear()
+            self._mapped.clear()
+            self.processes.unmap()
+            self.note_freed()
+            self.any(False)  # all have unmapped it
 
     def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return a plan; see :meth:`GpuEndpoints.plan`. If one process makes it anew, all do."""
@@ -346,20 +360,28 @@ class StepPlacement(GpuEndpoints[StepPart]):
             count_rows(self, in_or_out, array)
         return array.buffers
 
-    def first_neighbours(self) -> list[Buffer]:
-        """Return, on each device, (owned) ids: of each own vertex the neighbour of highest degree, or -1.
+    def first_neighbours(self) -> DeviceArray:
+        """Return an array of (owned) ids: of each own vertex the neighbour of highest degree, or -1.
 
         It is a head of an arc from the vertex, or a tail of one to it.
 
         :raises GraphTooLargeError: need against free, before anything but rows is allocated
         """
         if not self.is_directed:
-            return [rows.heads for rows in self.rows("out")]
+            return self.heads("out")
         if not self._first_neighbours:
             out_rows, in_rows = self.rows("out"), self.rows("in")
             with self._making_rows():
                 join_heads(self, out_rows, in_rows, self._first_neighbours)
-        return self._first_neighbours.buffers
+        return self._first_neighbours
+
+    def heads(self, direction: Direction) -> DeviceArray:
+        """Return an array of (owned) ids: of each own vertex the first neighbour of a direction, or -1.
+
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        self.rows(direction)
+        return self.row_arrays[self.stored_direction(direction)].heads[False]
 
     def positions(self) -> list[Buffer]:
         """Return, on each device, (n) ids: the position of each vertex."""
@@ -367,9 +389,9 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     def vertices(self) -> list[Buffer]:
         """Return, on each device, (owned) ids: the vertex of each local index."""
-        if not self._vertex_of:
-            list_vertices(self, self._vertex_of)
-        return self._vertex_of.buffers
+        if not self.vertex_of:
+            list_vertices(self, self.vertex_of)
+        return self.vertex_of.buffers
 
     def position(self, vertices: Any) -> Array:
         """Return (k) int64 positions of vertices."""

@@ -521,13 +521,16 @@ class SearchSeeds:
     """The vertices from which a search begins, in pinned memory that its kernels read.
 
     :param arguments: (devices) structs with fields ``seeds`` and ``seed_count``
+    :ivar active: of each device, the number of vertices that kernels reach otherwise than as seeds: in an
+        undirected graph those with arcs, which come first
     """
 
     def __init__(self, placement: StepPlacement, arguments: Array) -> None:
         numbering = placement.numbering
         self._position, self._capacity = numbering.position, numbering.capacity
         with_arcs = numbering.classes[:, RowClass.CLASS_NONE]
-        self._active: list[int] = (numbering.owned if placement.is_directed else with_arcs).tolist()
+        self.active: list[int] = (numbering.owned if placement.is_directed else with_arcs).tolist()
+        self._results = placement.results
         self._pointers, self._counts = arguments["seeds"], arguments["seed_count"]
         self._count = 0
         self._take_room(1, placement.id_dtype)
@@ -539,9 +542,10 @@ class SearchSeeds:
         self._pointers[:] = self._room.pointer
 
     def write(self, sources: Array) -> Array | None:
-        """Write what a search begins from; return the sources without arcs, or None if all have some.
+        """Write what a search begins from; return the places in the result of sources without arcs.
 
-        In an undirected graph kernels keep no values of vertices without arcs; in a directed one of all.
+        None if all have some. In an undirected graph kernels keep no values of vertices without arcs; in a
+        directed one of all.
 
         :param sources: (s) vertices, each once
         """
@@ -551,15 +555,20 @@ class SearchSeeds:
         if count == 1:  # in few steps, without NumPy's
             self._first[0] = seed = self._position.item(sources.item(0))
             owner, index = divmod(seed, self._capacity)
-            return None if index < self._active[owner] else sources
+            return None if index < self.active[owner] else self._places(sources)
         seeds = self._position[sources]
         if count > len(self._words):
             self._room.close()
             self._take_room(count, seeds.dtype)
         self._words[:count] = seeds
         owners, indexes = np.divmod(seeds, self._capacity)
-        has_none = indexes >= np.array(self._active)[owners]
-        return sources[has_none] if has_none.any() else None
+        has_none = indexes >= np.array(self.active)[owners]
+        return self._places(sources[has_none]) if has_none.any() else None
+
+    def _places(self, vertices: Array) -> Array:
+        """Return the places of those vertices whose values results have in this process."""
+        first, end = self._results.start, self._results.stop
+        return vertices[(vertices >= first) & (vertices < end)] - first
 
     def close(self) -> None:
         """Free the memory."""

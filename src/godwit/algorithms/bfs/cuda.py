@@ -263,10 +263,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self, sources: Array, target: int | None, cutoff: int | None, *, may_give_up: bool
     ) -> None:
         """Write what a query asks for into the arguments and the first state."""
-        self.alone = alone = self._seeds.write(sources)
-        if alone is not None:
-            results = self.placement.results
-            self.alone = alone[(alone >= results.start) & (alone < results.stop)] - results.start
+        self.alone = self._seeds.write(sources)
         asked = (target, cutoff, may_give_up, self.arrays.depth_is_cleared)
         if asked != self._asked:
             self._write(target, cutoff, may_give_up=may_give_up)

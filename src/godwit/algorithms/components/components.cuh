@@ -19,6 +19,10 @@
 // device has a forest of its own, forests are merged in pairs before that: one of a pair links (v, the
 // other's parent of v) for all v, until the first device has everything.
 //
+// Where the host copies what devices send (BY_HOST), there are such forests. A device then follows heads of
+// own vertices only; the forest that it merges, and later that of the first device, are copied to it; and it
+// lowers copies of all labels, the least of which the owners get before labels are copied to vertices.
+//
 // Lower bound, sampled, one neighbour, ids of 4 bytes, `a` vertices with arcs: BEGIN_TREES reads heads and
 // vertices and writes parents and labels; COMPRESS reads and writes parents; SAMPLE and LINK_ROWS read
 // them; LOWER_LABELS reads parents and vertices and writes parents; COPY_LABELS reads parents and writes
@@ -48,6 +52,10 @@ enum ComponentPhase : u32 {
 
 enum ComponentState : u32 { TURN, LARGEST, DISTANCE, IS_MERGED };
 enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT, VOTES };
+
+#ifndef BY_HOST
+#define BY_HOST false
+#endif
 
 constexpr u32 MAX_HOPS = 4;  // from head to head; few, as long paths are shared out
 
@@ -242,6 +250,7 @@ struct Components : Labels {
             if (next >= vertex) break;
             vertex = next;
             if (vertex == 0 || hop == MAX_HOPS) break;
+            if (BY_HOST && forest.owner(vertex) != stage.device) break;
             head = arguments.heads[forest.owner(vertex)][forest.index(vertex)];
         }
         return vertex;
@@ -275,7 +284,17 @@ struct Components : Labels {
                                }
                            });
         team_label_each(team, 0);
+        if constexpr (BY_HOST) team_raise_copies(team);
         return 0;
+    }
+
+    // Raise the copies of others' labels above all vertices.
+    __device__ __forceinline__ void team_raise_copies(const Team &team) const {
+        Id *labels = arguments.labels[stage.device];
+        const u64 count = static_cast<u64>(stage.capacity) * stage.devices;
+        for (u64 position = team.thread(); position < count; position += team.threads())
+            if (position / static_cast<u64>(stage.capacity) != stage.device)
+                labels[position] = static_cast<Id>(~Unsigned(0) >> 1);
     }
 
     __device__ __forceinline__ u64 team_begin_tiles(const Team &team) const {

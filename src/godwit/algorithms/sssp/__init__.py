@@ -11,9 +11,11 @@ searched by one thread, as by :func:`godwit.distances`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -53,6 +55,8 @@ from godwit.worker.solve import make_poll, solve
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
 
+Found = TypeVar("Found")
+
 
 def _along(value: Any, weight: Any) -> Any:
     return value + weight
@@ -79,6 +83,61 @@ PROGRAMS = {name: _program(name, _along) for name in ("int32", "int64", "float64
 """Vertex programs by dtype of the distances."""
 SATURATING = _program("int64", _along_saturating)
 """Vertex program whose sums saturate at 2^63 - 2, as 2^63 - 1 means "not reached"."""
+
+
+@dataclass(frozen=True)
+class DistanceDtypes:
+    """Vertex programs of a query by dtype of distances, of which the first that fits gives the result.
+
+    32-bit distances need half the memory and traffic, and mostly suffice where the worst case does not
+    fit: the run stops at the first sum that overflows, and is repeated. Later runs on the graph then use
+    64 bits at once, unless a cutoff may keep them within 32.
+
+    :param cutoff: of all of them, None if there is none
+    :param narrow: for 32 bits; None: it is not tried
+    :param wide: for 64 bits
+    :param fits: no sum overflows 32 bits
+    """
+
+    cutoff: float | None
+    narrow: VertexProgram | None
+    wide: VertexProgram
+    fits: bool = False
+
+    @classmethod
+    def of(cls, graph: Graph, cutoff: float | None, *, has_overflowed: bool) -> DistanceDtypes:
+        """Choose dtypes for a graph.
+
+        :param has_overflowed: a run without a cutoff has not fitted 32 bits
+        """
+        if graph.weight_dtype is not None and graph.weight_dtype.kind not in "iu":
+            return cls(cutoff, None, PROGRAMS["float64"])
+        largest = check_weights(graph)
+        # Upper bound of all computed sums, which include arcs that leave the farthest vertex.
+        bound = largest * graph.vertex_count
+        if cutoff is not None:
+            cutoff = None if cutoff >= FARTHEST else math.floor(cutoff)
+        if cutoff is not None:
+            bound = min(bound, cutoff + largest)
+        fits = bound < 2**31 - 1
+        tries = fits or cutoff is not None or not has_overflowed
+        tries = tries and max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1
+        wide = PROGRAMS["int64"] if bound < 2**63 - 1 else SATURATING
+        return cls(cutoff, PROGRAMS["int32"] if tries else None, wide, fits)
+
+    def run(self, run: Callable[[VertexProgram], Found], overflowed: Callable[[], None]) -> Found:
+        """Return what a function returns for the first program whose dtype all sums fit.
+
+        :param overflowed: called if 32 bits were not enough
+        """
+        if self.narrow is not None:
+            try:
+                return run(self.narrow)
+            except ValueOverflowError:
+                if self.fits:
+                    raise
+                overflowed()
+        return run(self.wide)
 
 
 def run_sssp(
@@ -129,27 +188,10 @@ def run_sssp(
             placed=placed,
         )
 
-    if graph.weight_dtype is not None and graph.weight_dtype.kind not in "iu":
-        return run(PROGRAMS["float64"])
-    # Upper bound of all computed sums, which include arcs that leave the farthest vertex.
-    bound = largest * graph.vertex_count
-    if cutoff is not None:
-        cutoff = None if cutoff >= FARTHEST else math.floor(cutoff)
-    if cutoff is not None:
-        bound = min(bound, cutoff + largest)
-    # 32-bit distances need half the memory and traffic, and mostly suffice where the worst case does not
-    # fit: the run stops at the first sum that overflows, and is repeated. Later runs on the graph then use
-    # 64 bits at once, unless a cutoff may keep them within 32.
-    fits, overflowed = bound < 2**31 - 1, graph.cached("sssp overflowed", list)
-    tries = fits or cutoff is not None or not overflowed
-    if tries and max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1:
-        try:
-            return run(PROGRAMS["int32"])
-        except ValueOverflowError:
-            if fits:
-                raise
-            overflowed.append(True)
-    return run(PROGRAMS["int64"] if bound < 2**63 - 1 else SATURATING)
+    overflowed: list[None] = graph.cached("sssp overflowed", list)
+    dtypes = DistanceDtypes.of(graph, cutoff, has_overflowed=bool(overflowed))
+    cutoff = dtypes.cutoff
+    return dtypes.run(run, lambda: overflowed.append(None))
 
 
 _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
@@ -348,7 +390,7 @@ def _in_supersteps(
     )  # fmt: skip
 
 
-@or_distributed("godwit.algorithms.sssp.distributed")
+@or_distributed("godwit.algorithms.sssp.distributed", "godwit.algorithms.sssp.distributed_gpus")
 def sssp(
     graph: GraphArgument,
     source: Sources,

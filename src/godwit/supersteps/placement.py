@@ -21,7 +21,7 @@ from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.devices import CLOSED, held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
@@ -41,7 +41,7 @@ from godwit.supersteps.rows import (
     positions_on,
 )
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import CLOSED, GpuEndpoints, Plan, require_room
+from godwit.worker.cuda.placement import GpuEndpoints, Plan, require_room
 
 Kept = TypeVar("Kept")
 Outcome = TypeVar("Outcome")

@@ -206,11 +206,15 @@ def distances(graph: gw.Graph, count: int = 2, *, checks: bool = False, **option
 @emulates
 @each_graph
 def test_shortest_paths_of_every_graph(name: str) -> None:
-    """Of graphs with and without hubs, and with kinds of weights that take turns."""
+    """Of graphs with and without hubs, and with kinds of weights that take turns.
+
+    (But those of 1e-300: bounds that double from there on take a thousand supersteps.)
+    """
     graph = named_graph(name)
     if not graph.vertex_count:
         return
-    kind = list(LENGTHS)[zlib.crc32(name.encode()) % len(LENGTHS)]
+    kinds = [kind for kind in LENGTHS if kind != "rounding"]
+    kind = kinds[zlib.crc32(name.encode()) % len(kinds)]
     for weighted in (graph, with_weights_of(graph, kind, 1)):
         for transport in TRANSPORTS[: 1 if graph.vertex_count > 70 else 2]:
             distances(weighted, gpu=GpuOptions(transport=transport))
@@ -221,7 +225,7 @@ def test_shortest_paths_of_every_graph(name: str) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_shortest_paths_by_all_weights(kind: str, count: int) -> None:
     graph = with_weights_of(gw.generators.rmat(6, 8, seed=3), kind, 2)
-    for transport in TRANSPORTS:
+    for transport in TRANSPORTS[: 1 if kind == "rounding" else 2]:
         distances(graph, count, gpu=GpuOptions(transport=transport))
         distances(graph, count, gpu=GpuOptions(transport=transport, slice_s=0))
 
@@ -320,6 +324,16 @@ def test_each_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     (narrow,) = components(graph, {})
     assert narrow.statistics.message_bytes.sum() > alone.statistics.message_bytes.sum()
+
+
+@emulates
+def test_components_without_atomics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts merge forests if links have no atomics, or if a process does not see the others' GPUs."""
+    graph = gw.generators.rmat(6, seed=4)
+    monkeypatch.setattr(gpu_processes.GpuProcesses, "_has_atomics", lambda _: False)
+    components(graph, {"merge": "tree"}, {"method": "rem"})
+    with pytest.raises(errors.InputError, match="whose atomics work in each other's memory"):
+        components(graph, {"merge": "direct"})
 
 
 @emulates
@@ -533,3 +547,17 @@ def test_real_processes(shared: bool) -> None:
     status, output, messages = run_command(2, sys.executable, str(checks), *given, threads=2)
     assert status == 0, messages
     assert output.rstrip().endswith("done"), messages
+
+
+@pytest.mark.gpu
+@needs_mpi
+def test_real_command(tmp_path: Path) -> None:
+    if COUNT < 2:
+        pytest.skip(f"{COUNT} GPUs, and 2 are needed: {driver.why_not()}")
+    labels = tmp_path / "labels.npy"
+    given = ["components", "rmat:12", "--devices", "cuda", "--json", "--output", str(labels)]
+    status, output, messages = run_command(2, sys.executable, "-m", "godwit", *given, threads=2)
+    assert status == 0, messages
+    assert json.loads(output)["statistics"]["processes"] == 2
+    expected = gw.connected_components(gw.generate("rmat:12"), devices="cpu").label
+    assert np.load(labels).tolist() == expected.tolist()

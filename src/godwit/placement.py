@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
@@ -20,6 +21,7 @@ from godwit.trace import seconds_since
 
 PartitionArgument = str | Partition | Any | None
 Resource = TypeVar("Resource", bound=Placement)
+Made = TypeVar("Made")
 
 
 class PlacedGraph:
@@ -62,6 +64,7 @@ class PlacedGraph:
         self.slow: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
         self._elsewhere: dict[str, PlacedGraph] = {}
+        self._latest: dict[str, tuple[tuple[Any, ...], Any]] = {}
         self._placing = threading.Lock()
 
     @property
@@ -125,6 +128,22 @@ class PlacedGraph:
             resource = self._resources.pop(make, None)
             if resource is not None:
                 resource.close()
+
+    @cached_property
+    def has_peers(self) -> bool:
+        """True if the devices are GPUs with access to each other's memory."""
+        return are_peers(self.context.devices)
+
+    def latest(self, name: str, given: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        """Return what the latest query of an algorithm has made of its arguments, or make it.
+
+        :param given: all arguments that it depends on besides the graph
+        """
+        known = self._latest.get(name)
+        if known is None or known[0] != given:
+            known = self._latest[name] = given, make()
+        made: Made = known[1]
+        return made
 
     def check_all_duplicated(self, what: str, instead: str = "") -> None:
         """Raise InputError if GPUs store their neighbours only, and an algorithm needs all vertices.

@@ -20,7 +20,7 @@ from godwit.cli.report import (
     outcome_rows,
     present,
 )
-from godwit.config import launched_processes, launched_rank
+from godwit.config import launched_processes
 from godwit.errors import GodwitError, InputError
 from godwit.graph.generators.spec import is_spec, plain_integer
 
@@ -38,8 +38,6 @@ def check_launch(command: str | None) -> None:
     """Raise InputError if several processes run a command that one alone can run."""
     count = launched_processes()
     if count > 1 and command is not None and command not in COMMANDS:
-        if launched_rank():  # the first process says so
-            sys.exit(BAD_INPUT)
         raise InputError(
             f"mpiexec started {count} processes, and godwit {command} runs in one: start it without "
             f"mpiexec ({', '.join(COMMANDS)} run in several)"

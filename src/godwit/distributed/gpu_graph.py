@@ -125,16 +125,16 @@ class GpuGraph(OnProcesses):
         count = self.processes.count
         return self.vertex_count * np.arange(count + 1, dtype=np.int64) // count
 
-    def names_of(self, positions: Array) -> Array | int:
-        """Return the ids of vertices in results, or the first one if all are consecutive."""
+    def names_of(self, positions: Array) -> VertexIds | int:
+        """Return the ids of all vertices, or the first one if they are consecutive."""
         ids = self.graph.ids
         if ids.is_range:
             return int(ids[0]) if len(ids) else 0
-        return _array_of(ids, positions)
+        return ids
 
     def ids_of(self, positions: Array) -> Array:
         """Return the ids of vertices of the whole graph, as in files."""
-        return _array_of(self.graph.ids.in_file, positions)
+        return array_of_ids(self.graph.ids.in_file, positions)
 
     def positions(self, several: Sequence[Any], what: str) -> Array:
         """Return the positions of vertices in the whole graph.
@@ -182,7 +182,7 @@ class GpuGraph(OnProcesses):
         )
 
 
-def _array_of(ids: VertexIds, positions: Array) -> Array:
+def array_of_ids(ids: VertexIds, positions: Array) -> Array:
     """Return the ids of vertices: int64, or objects."""
     is_integer = ids.kind in ("consecutive", "integer")
     return np.array(ids.of(positions), np.int64 if is_integer else object)

@@ -21,7 +21,7 @@ from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.devices import CLOSED, held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
@@ -41,7 +41,7 @@ from godwit.supersteps.rows import (
     positions_on,
 )
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import CLOSED, GpuEndpoints, Plan, require_room
+from godwit.worker.cuda.placement import GpuEndpoints, Plan, require_room
 
 Kept = TypeVar("Kept")
 Outcome = TypeVar("Outcome")
@@ -62,6 +62,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :param numbering: positions that are known already
     :param processes: those whose GPUs run together, each of which has the graph and one device; None: this
         process has all devices
+    :param results: the vertices whose values results have; None: all, or of several processes a share
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
@@ -80,9 +81,11 @@ class StepPlacement(GpuEndpoints[StepPart]):
         id_dtype: Any = None,
         numbering: Positions | None = None,
         processes: OtherProcesses | None = None,
+        results: range | None = None,
     ) -> None:
         super().__init__(devices)
         self.processes = processes
+        self._results = results
         self.device_count = len(devices) if processes is None else processes.count
         if partition is not None and (
             partition.part_count != self.device_count or len(partition.owner) != graph.vertex_count
@@ -149,8 +152,10 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     @property
     def results(self) -> range:
-        """The vertices whose values results have in this process: a share of all."""
+        """The vertices whose values results have in this process."""
         n = self.vertex_count
+        if self._results is not None:
+            return self._results
         if self.processes is None:
             return range(n)
         rank, count = self.processes.rank, self.processes.count
@@ -414,6 +419,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def copies(self, count: int) -> StepCopies:
         """Return the whole graph on each of the first GPUs, kept until :meth:`drop_copies`.
 
+        Results of theirs have the values that those of this placement have.
+
         The calling thread must not hold the GPUs.
 
         :param count: at most the number of GPUs
@@ -424,7 +431,9 @@ class StepPlacement(GpuEndpoints[StepPart]):
             while len(self._copies) < count and not self.closed:
                 device = self.devices[firsts[len(self._copies)]]
                 known = self._copies[0].numbering if self._copies else None
-                self._copies.append(StepPlacement([device], self.graph, numbering=known))
+                self._copies.append(
+                    StepPlacement([device], self.graph, numbering=known, results=self.results)
+                )
             if self.closed:
                 for copy in self._copies:  # it was closed while these were made
                     copy.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -137,6 +136,11 @@ class SolverOptions:
         return not is_plain or self.gpu != DEFAULT_GPU_OPTIONS
 
     @property
+    def refers_to_nothing(self) -> bool:
+        """True if these are the options of many queries: without a time-out or a function of one."""
+        return self.timeout_s is None and self.progress is None and self.hand_over is None
+
+    @property
     def asks_for_gpu(self) -> bool:
         """True if :attr:`asks_for_kernels`, or results are to lie on a GPU."""
         return self.asks_for_kernels or self.location.gpu is not None
@@ -167,22 +171,33 @@ def query_options(
     :raises InputError: see :class:`SolverOptions`
     :raises DeviceError: ``results`` names a GPU that does not exist
     """
-    worker = DEFAULT_WORKER_OPTIONS if worker is None else worker
-    gpu = DEFAULT_GPU_OPTIONS if gpu is None else gpu
-    progress = None if isinstance(progress, bool) else progress  # a bar is a function by now
     location = ResultLocation.named(results)
-    if timeout_s is None and progress is None:
-        with suppress(TypeError):  # an argument that cannot be hashed, which is refused below
-            return _lasting_options(execution, worker, gpu, location)
-    return SolverOptions(execution, worker, gpu, timeout_s, progress, location)  # type: ignore[arg-type]
+    if timeout_s is None and (progress is None or isinstance(progress, bool)):
+        try:
+            return _lasting_options(execution, worker, gpu, location.gpu)
+        except TypeError:  # an argument that cannot be hashed, which is refused below
+            progress = None
+    return SolverOptions(
+        execution,  # type: ignore[arg-type]  # it is checked
+        DEFAULT_WORKER_OPTIONS if worker is None else worker,
+        DEFAULT_GPU_OPTIONS if gpu is None else gpu,
+        timeout_s,
+        None if isinstance(progress, bool) else progress,  # a bar is a function by now
+        location,
+    )
 
 
 @lru_cache(maxsize=64)
 def _lasting_options(
-    execution: Any, worker: WorkerOptions, gpu: GpuOptions, location: ResultLocation
+    execution: Any, worker: WorkerOptions | None, gpu: GpuOptions | None, results_gpu: int | None
 ) -> SolverOptions:
     """Return options that refer to nothing of a query."""
-    return SolverOptions(execution, worker, gpu, location=location)
+    return SolverOptions(
+        execution,
+        DEFAULT_WORKER_OPTIONS if worker is None else worker,
+        DEFAULT_GPU_OPTIONS if gpu is None else gpu,
+        location=ResultLocation(results_gpu),
+    )
 
 
 def as_execution(value: Any) -> Execution:

@@ -24,7 +24,7 @@ from godwit.placement import (
 from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
-from godwit.runtime.registry import DevicesArgument, are_peers, resolve_devices
+from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.options import SolverOptions
@@ -74,7 +74,7 @@ def suits_all_gpus(placed: PlacedGraph, arcs_of_a_gpu: int | None = None) -> boo
     :param arcs_of_a_gpu: from which on several are faster; None: by rows sorted by weight
     """
     devices = placed.context.devices
-    if len(devices) == 1 or not are_peers(devices):
+    if len(devices) == 1 or not placed.has_peers:
         return False
     if placed.asked_partition is not None:
         return True

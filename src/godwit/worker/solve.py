@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from godwit.worker.query import GraphArgument, add_placement, place_parts, place
 from godwit.worker.task import Destination, Start, WorklistOptions, make_parts
 
 if TYPE_CHECKING:
+    from godwit.worker.cuda.engine import RunEnd
     from godwit.worker.cuda.placement import GpuPlacement
 
 _ITEM_BYTES = 16
@@ -342,12 +344,18 @@ def _solve_on_cores(
     return Solution(values, fields, statistics, graph)
 
 
+@lru_cache(maxsize=1)
+def _engine() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.worker.cuda import engine
+
+    return engine
+
+
 def _solve_on_gpus(
     program: VertexProgram, placed: PlacedGraph, placement: GpuPlacement, start: Start,
     options: SolverOptions, result_dtype: Any, asked: dict[str, Any], poll: ProgressPoll | None,
 ) -> Solution:  # fmt: skip
-    from godwit.worker.cuda.engine import RunEnd, run_program
-
     graph, worker = placed.graph, options.worker
     statistics = _statistics(placed, "asynchronous", options)
     if options.location.gpu is None:  # GPUs check their memory themselves
@@ -365,27 +373,31 @@ def _solve_on_gpus(
             delta, worker.window, worker.ring_items, adapts=adapts, hops=hops, gpu=options.gpu
         )
 
+    seconds: dict[str, float] = {}
+
     def take(end: RunEnd) -> None:
-        _refuse_overflow(program, overflows=end.overflows)
+        if end.overflows:
+            _refuse_overflow(program, overflows=True)
         if end.compile_s:
-            statistics.split_run({"compile": end.compile_s})
-        statistics.split_run({"kernel": end.kernel_s})
+            seconds["compile"] = end.compile_s
+        seconds["kernel"] = end.kernel_s
         if active() is None:
             counts = end.counts
             statistics.count_later(lambda them: them.take_counts(counts()))
         else:  # which notes a count
             statistics.take_counts(end.counts())
 
-    with statistics.phase("run"):
-        parts = make_parts(program, placed, start, **asked)
-        destination = _destination(program, placed, result_dtype, options.location)
-        chosen_by = (worker, options.in_steps, options.gpu)
-        chosen = run_program(
-            program.operators, placement, parts, chosen_by, choose, destination, take, poll,
-        )  # fmt: skip
+    begin = perf_counter()
+    parts = make_parts(program, placed, start, **asked)
+    destination = _destination(program, placed, result_dtype, options.location)
+    chosen_by = (worker, options.in_steps, options.gpu)
+    chosen: WorklistOptions = _engine().run_program(
+        program.operators, placement, parts, chosen_by, choose, destination, take, poll,
+    )  # fmt: skip
+    seconds["gather"] = destination.seconds
+    statistics.take_run(begin, seconds)
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window
-    statistics.split_run({"gather": destination.seconds})
     return Solution(destination.values, destination.fields, statistics, graph)
 
 

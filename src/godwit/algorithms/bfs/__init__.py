@@ -8,6 +8,7 @@ program on the asynchronous engine, with the level as its priority.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -33,7 +34,7 @@ from godwit.runtime.gpu_options import (
     check_search,
     only_of_workers,
 )
-from godwit.runtime.registry import DevicesArgument, are_peers
+from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions, refuse_positions
 from godwit.trace import TraceArgument
@@ -110,7 +111,10 @@ _SEARCHES_PER_REVERSE = 8
 
 
 def _is_wide(graph: Graph) -> bool:
-    return graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
+    wide: bool = graph.cached(
+        "is wide", lambda: graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
+    )
+    return wide
 
 
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
@@ -146,11 +150,11 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     if placed.duplication == "1-hop":  # in supersteps each GPU has room for all vertices
         return False
     if not options.asks_for_kernels:
-        return are_peers(devices)
+        return placed.has_peers
     if not _takes_any_solver(options):
         return False
     # Without peer access the solver with fewer meetings is faster.
-    is_direct = options.gpu.transport == "direct" and are_peers(devices)
+    is_direct = options.gpu.transport == "direct" and placed.has_peers
     return options.gpu.communication is None and is_direct
 
 
@@ -174,6 +178,14 @@ def _takes_any_solver(options: SolverOptions) -> bool:
     return options.worker == DEFAULT_WORKER_OPTIONS and not only_of_workers(options.gpu)
 
 
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.bfs import cuda
+
+    return cuda
+
+
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, target: int | None, cutoff: int | None,
     options: SolverOptions, given_up: dict[str, float],
@@ -183,16 +195,14 @@ def _in_supersteps(
     :param given_up: gets the seconds by phase of a search that gave up
     """
     may_give_up = not _asks_for_supersteps(options)
-    from godwit.algorithms.bfs.cuda import bfs_on_gpus, kernel_source
-
     statistics = _statistics(placed)
     devices = len(placed.context.devices)
     begin = perf_counter()
     try:
         positions = place_positions(
-            placed, lambda dtype: kernel_source(dtype, options.gpu, devices)
+            placed, lambda dtype: _cuda().kernel_source(dtype, options.gpu, devices)
         )
-        distance, seconds = bfs_on_gpus(
+        distance, seconds = _cuda().bfs_on_gpus(
             positions, sources, target, cutoff, may_give_up=may_give_up,
             location=options.location, statistics=statistics, gpu=options.gpu,
             poll=make_poll(options),

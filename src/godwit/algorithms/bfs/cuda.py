@@ -19,7 +19,7 @@ from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import VertexValues
+from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     PEERS,
@@ -208,6 +208,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         begin = perf_counter()
         text = kernel_source(placement.id_dtype, gpu, placement.device_count)
         compile_meanwhile(placement.indexes[0], text)
+        compile_delivery(placement, np.int32)
         self.out_rows = placement.rows("out")
         self.in_rows = placement.rows("in")
         self.hub_rows = placement.hub_rows()
@@ -219,6 +220,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.exchange_on_host = self._host_copies
         self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
+        self._asked: tuple[Any, ...] = ()  # what the latest query has written besides its sources
         self.queue_rooms = [0] * len(placement.parts)
         self._owned = [part.owned for part in placement.parts]
         self.state = self._first_state()
@@ -261,12 +263,18 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self, sources: Array, target: int | None, cutoff: int | None, *, may_give_up: bool
     ) -> None:
         """Write what a query asks for into the arguments and the first state."""
+        self.alone = self._seeds.write(sources)
+        asked = (target, cutoff, may_give_up, self.arrays.depth_is_cleared)
+        if asked != self._asked:
+            self._write(target, cutoff, may_give_up=may_give_up)
+            self._asked = asked
+
+    def _write(self, target: int | None, cutoff: int | None, *, may_give_up: bool) -> None:
         self.state[Word.LIMIT] = UNREACHED - 1 if cutoff is None else cutoff
         self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         placement, arguments = self.placement, self.arguments
         arguments["cleared"] = arguments["active"] if self.arrays.depth_is_cleared else self._owned
         arguments["target"] = -1
-        self.alone = self._seeds.write(sources)
         if target is not None:
             owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
             arguments["target"][[part.device == owner for part in placement.parts]] = index

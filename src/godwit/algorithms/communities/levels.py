@@ -33,15 +33,17 @@ SERIAL_ARCS = 1 << 22
 _BRIEF_WORK = 100_000
 """Vertices and arcs of a level below which all of its rounds together take a few milliseconds."""
 MOST_ROUNDS = 32
-_LAST_MOVES, _LAST_MOVES_UPWARD = 256, 64
+_LAST_MOVES, _LAST_MOVES_UPWARD, _LAST_MOVES_AGAIN = 256, 64, 8
 """A round in which no more than a 256th of the vertices move is the last one of a level; on the way up
-a 64th of those of a large level, which move once more on the way down."""
+a 64th of those of a large level, which move once more on the way down, and an eighth where another
+iteration follows."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
 _SCALES = (10.0, 3.0)
 """Where communities show early, resolution counts so many times at the lowest levels: they grow slowly."""
-_EARLY_MODULARITY = 0.3
-"""Modularity of the first communities from which on they show early; random graphs have less."""
+_EARLY_MODULARITY, _CLEAR_MODULARITY = 0.3, 0.5
+"""Modularity of the first communities from which on they show early, and of those of an iteration from
+which on they are clear; random graphs have less."""
 _NEXT_SEED = 0x9E3779B97F4A7C15
 
 
@@ -207,6 +209,7 @@ class Cores:
         scale: float = 1.0,
         rounds: int = MOST_ROUNDS,
         upward: bool = False,
+        again: bool = False,
         last: int | None = None,
         random_ties: bool = False,
     ) -> None:
@@ -214,7 +217,7 @@ class Cores:
 
         :param scale: resolution counts so many times
         :param rounds: at most so many
-        :param upward: as for :func:`enough_moves`
+        :param upward: as for :func:`enough_moves`, like ``again``
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
@@ -227,7 +230,8 @@ class Cores:
         scratch = self._scratch(level, np.empty(n + 1, np.uint8), most, scale)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
-            enough_moves(n, upward=upward) if last is None else last, random_ties, tallies, tallies=tallies,
+            enough_moves(n, upward=upward, again=again) if last is None else last, random_ties, tallies,
+            tallies=tallies,
         )  # fmt: skip
 
     def _move_serially(self, level: Level, scale: float, rounds: int) -> None:
@@ -417,13 +421,15 @@ def is_serial(vertices: int, arcs: int) -> bool:
     return vertices <= SMALL_VERTICES and arcs <= SERIAL_ARCS
 
 
-def enough_moves(vertices: int, *, upward: bool = False) -> int:
+def enough_moves(vertices: int, *, upward: bool = False, again: bool = False) -> int:
     """Return the number of moves of a round that is the last one of a level, if there are no more.
 
     :param upward: the vertices move once more on the way down
+    :param again: another iteration follows
     """
-    is_early = upward and vertices > SMALL_VERTICES
-    return vertices // (_LAST_MOVES_UPWARD if is_early else _LAST_MOVES)
+    if not upward or vertices <= SMALL_VERTICES:
+        return vertices // _LAST_MOVES
+    return vertices // (_LAST_MOVES_AGAIN if again else _LAST_MOVES_UPWARD)
 
 
 def class_count(vertices: int, arcs: int, most: int) -> int:
@@ -451,10 +457,12 @@ class Steps(Protocol[StepLevel]):
     def begin_alone(self, level: StepLevel) -> None:
         """Make each vertex of a level a community."""
 
-    def move(self, level: StepLevel, *, scale: float = 1.0, upward: bool = False) -> None:
+    def move(
+        self, level: StepLevel, *, scale: float = 1.0, upward: bool = False, again: bool = False
+    ) -> None:
         """Move the vertices of a level to better communities; resolution counts ``scale`` times.
 
-        :param upward: as for :func:`enough_moves`
+        :param upward: as for :func:`enough_moves`, like ``again``
         """
 
     def refine(self, level: StepLevel) -> None:
@@ -485,7 +493,9 @@ class Steps(Protocol[StepLevel]):
         """
 
 
-def _first_moves(steps: Steps[StepLevel], *, scales: bool = True) -> tuple[float, ...]:
+def _first_moves(
+    steps: Steps[StepLevel], *, scales: bool = True, again: bool = False
+) -> tuple[float, ...]:
     """Move the vertices of the first level, each alone at first; return scales for the next levels.
 
     Greedy moves in a small graph with hubs join large communities too early, and later levels cannot part
@@ -493,10 +503,11 @@ def _first_moves(steps: Steps[StepLevel], *, scales: bool = True) -> tuple[float
     whose modularity is low, that only hides what little there is.
 
     :param scales: where it is of use
+    :param again: as for :func:`enough_moves`
     """
     level = steps.first
     steps.begin_alone(level)
-    steps.move(level, upward=True)
+    steps.move(level, upward=True, again=again)
     if not scales or level.vertex_count > SMALL_VERTICES:
         return ()
     above = steps.aggregate(level)
@@ -534,18 +545,27 @@ def leiden_levels(
 ) -> tuple[Any, list[Any]]:
     """Return the same of Leiden's method.
 
-    All iterations but the first divide communities, and the first does at small levels, where it takes no
-    time; between iterations, vertices of a large first level do not move: their parts will.
+    The first of several iterations over a large graph is rough: rounds end early, communities are not
+    divided, and vertices do not move on the way down. Where its communities are clear, the second one
+    leaves the vertices of the second level together, which has far fewer arcs than the first. Where they
+    are not, it divides the first level, and no other large one: parts have nearly as many arcs as the
+    vertices that they are made of. Between iterations, vertices of a large first level do not move.
 
     :param scales: as for :func:`_first_moves`
     """
-    left = _first_moves(steps, scales=scales)
-    levels: list[StepLevel] = []
+    is_rough = iterations > 1 and steps.first.vertex_count > SMALL_VERTICES
+    left = _first_moves(steps, scales=scales, again=is_rough)
+    levels = [steps.first]
     for iteration in range(iterations):
-        _move_downwards(steps, levels, first=False)
-        level = steps.first
-        levels = [level]
+        lowest, divides_all = 0, True
+        if is_rough and iteration == 1 and scales and len(levels) > 1:
+            divides_all = steps.modularity(levels[-1]) >= _CLEAR_MODULARITY
+            lowest = int(divides_all)
+        _move_downwards(steps, levels[lowest:], first=False, moves=not is_rough)
+        is_rough = is_rough and iteration == 0
+        levels = levels[: lowest + 1]
         while True:
+            level = levels[-1]
             n = level.vertex_count
             if steps.count_communities(level) == n:
                 if not left:
@@ -553,8 +573,9 @@ def leiden_levels(
                 steps.move(level, scale=left[0])
                 left = left[1:]
                 continue
+            divides = divides_all or len(levels) == lowest + 1 or n <= SMALL_VERTICES
             above = None
-            if iteration > 0 or iterations == 1 or n <= SMALL_VERTICES:
+            if divides and not is_rough:
                 steps.refine(level)
                 above = steps.aggregate(level, parts=True)
             if above is None:  # or no part has two vertices
@@ -562,24 +583,25 @@ def leiden_levels(
             assert above is not None
             steps.lift(level, above)
             levels.append(above)
-            level = above
             if not left and n - above.vertex_count <= n // _LAST_MERGES:
                 break
-            steps.move(level, scale=left[0] if left else 1.0, upward=True)
+            steps.move(above, scale=left[0] if left else 1.0, upward=True, again=is_rough)
             left = left[1:]
     return _moved_downwards(steps, levels)
 
 
 def _move_downwards(
-    steps: Steps[StepLevel], levels: list[StepLevel], *, first: bool = True
+    steps: Steps[StepLevel], levels: list[StepLevel], *, first: bool = True, moves: bool = True
 ) -> None:
-    """Take the communities of the last level to the first; vertices of each level move once more.
+    """Take the communities of the last level to the first one given.
 
-    :param first: also those of the first level where that is large
+    :param first: vertices of the graph itself move where that is large
+    :param moves: vertices of each level move once more
     """
     for level, above in zip(levels[-2::-1], levels[:0:-1], strict=True):
         steps.lower(level, above)
-        if first or level is not steps.first or level.vertex_count <= SMALL_VERTICES:
+        is_large_first = level is steps.first and level.vertex_count > SMALL_VERTICES
+        if moves and (first or not is_large_first):
             steps.move(level)
 
 

@@ -398,20 +398,27 @@ class GpuSteps:
             self._alone = None
             self._run(Phase.BEGIN_ALONE)
 
-    def move(self, level: GpuLevel | Level, *, scale: float = 1.0, upward: bool = False) -> None:
+    def move(
+        self,
+        level: GpuLevel | Level,
+        *,
+        scale: float = 1.0,
+        upward: bool = False,
+        again: bool = False,
+    ) -> None:
         """Move the vertices of a level to better communities; resolution counts ``scale`` times.
 
-        :param upward: as for :func:`godwit.algorithms.communities.levels.enough_moves`
+        :param upward: as for :func:`godwit.algorithms.communities.levels.enough_moves`, like ``again``
         """
         if isinstance(level, Level):
             with self._on_cores() as cores:
-                cores.move(level, scale=scale, upward=upward)
+                cores.move(level, scale=scale, upward=upward, again=again)
             return
         self._enter(level)
         self._arguments["factor"] = self._factor * scale
         if upward:  # they are counted next
             self._group(parts=False)
-        enough = enough_moves(level.vertex_count, upward=upward)
+        enough = enough_moves(level.vertex_count, upward=upward, again=again)
         state = self._moves(MOST_ROUNDS, enough, groups=upward)
         self.rounds += int(state[Word.ROUND])
         if upward:

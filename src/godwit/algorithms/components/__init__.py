@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -412,11 +413,18 @@ def _find_resident(
         )
 
 
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.components import cuda
+
+    return cuda
+
+
 def _label_on_gpus(
     placed: PlacedGraph, query: ComponentsQuery, statistics: RunStatistics, options: SolverOptions
 ) -> Any:
-    from godwit.algorithms.components.cuda import label_on_gpus
-
+    label_on_gpus = _cuda().label_on_gpus
     n, dtype = placed.graph.vertex_count, placed.graph.id_dtype
     if options.location.gpu is None:
         require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")

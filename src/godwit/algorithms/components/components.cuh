@@ -51,7 +51,7 @@ enum ComponentPhase : u32 {
 };
 
 enum ComponentState : u32 { TURN, LARGEST, DISTANCE, IS_MERGED };
-enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT, VOTES };
+enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT, VOTES, COMPONENTS };
 
 #ifndef BY_HOST
 #define BY_HOST false
@@ -175,8 +175,9 @@ struct Labels {
         if (kept != NO_ROOT) thread_lower_label(kept, smallest);
     }
 
-    // Copy the labels of roots to all other vertices.
-    __device__ __forceinline__ void team_copy_labels(const Team &team) const {
+    // Copy the labels of roots to all other vertices; return the number of roots.
+    __device__ __forceinline__ u64 team_copy_labels(const Team &team) const {
+        u64 roots = 0;
         const Id *parents = arguments.parents[stage.device];
         Id *own = arguments.labels[stage.device] + stage.first();
         team_visit_batches(team, active, [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
@@ -189,9 +190,12 @@ struct Labels {
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++) smallest[i] = *label(root[i]);
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++)
+            for (u32 i = 0; i < BATCH; i++) {
                 if (there[i] && root[i] != vertex[i]) own[index[i]] = smallest[i];
+                roots += there[i] && root[i] == vertex[i];
+            }
         });
+        return roots;
     }
 
     __device__ __forceinline__ Id name_of(Id root) const {
@@ -199,9 +203,10 @@ struct Labels {
     }
 
     // Label every vertex with its root, where the smallest position of a component is that of its smallest
-    // vertex. The parent of the largest component's root is not read by all: an address serves a read per
-    // cycle or two.
-    __device__ __forceinline__ void team_name(const Team &team) const {
+    // vertex; return the number of roots. The parent of the largest component's root is not read by all: an
+    // address serves a read per cycle or two.
+    __device__ __forceinline__ u64 team_name(const Team &team) const {
+        u64 roots = 0;
         Id *own = arguments.labels[stage.device] + stage.first();
         Id known = NO_ROOT, named = NO_ROOT, known_name = 0;
         team_visit_batches<NAMED>(
@@ -218,10 +223,13 @@ struct Labels {
                 for (u32 i = 0; i < NAMED; i++)
                     name[i] = root[i] == named ? known_name : name_of(root[i]);
 #pragma unroll
-                for (u32 i = 0; i < NAMED; i++)
+                for (u32 i = 0; i < NAMED; i++) {
                     if (there[i]) own[index[i]] = name[i];
+                    roots += there[i] && root[i] == vertex[i];
+                }
             });
         team_label_each(team, active);
+        return roots;
     }
 };
 
@@ -449,7 +457,7 @@ struct Components : Labels {
 
 __device__ __forceinline__ void team_find_components(const Components &components, u32 phase,
                                                      const Team &team, StepBlock &block) {
-    u64 seen = 0;
+    u64 seen = 0, roots = 0;
     phase &= ~ALONE;
     if (phase == BEGIN_TREES) seen = components.team_begin(team);
     if (phase == COMPRESS) components.team_compress(team);
@@ -462,9 +470,9 @@ __device__ __forceinline__ void team_find_components(const Components &component
             phase == LINK_ROWS ? components.arguments.rows : components.arguments.in_rows);
     if (phase == MERGE_FORESTS) components.team_merge(team);
     if (phase == LOWER_LABELS) components.team_lower_labels(team);
-    if (phase == COPY_LABELS) components.team_copy_labels(team);
+    if (phase == COPY_LABELS) roots = components.team_copy_labels(team);
     if (TILED && phase == FLATTEN_ROOTS) components.tiles().team_flatten_roots(team);
-    if (TILED && phase == NAME) components.team_name(team);
+    if (TILED && phase == NAME) roots = components.team_name(team);
     if (!TILED && phase == SAMPLE) {
         if (components.stage.device == 0 && warp_id() == 0) {
             u32 votes;
@@ -476,6 +484,10 @@ __device__ __forceinline__ void team_find_components(const Components &component
     }
     warp_count(block, ROWS_DONE, team.thread() == 0 ? static_cast<u64>(components.active) : 0);
     warp_count(block, ARCS_SEEN, seen);
+    if (phase == COPY_LABELS || (TILED && phase == NAME)) {
+        const i64 alone = components.stage.owned - components.active;  // without arcs
+        warp_count(block, COMPONENTS, roots + (team.thread() == 0 ? static_cast<u64>(alone) : 0));
+    }
 }
 
 __device__ __forceinline__ u32 thread_next_round(const Arguments &arguments, const u64 *state) {

@@ -17,6 +17,7 @@ from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.cuda.slices import KeptOutcomes
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -85,7 +86,12 @@ class Word(IntEnum):
     DISTANCE, IS_MERGED = 2, 3
 
 
-_ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
+class Count(IntEnum):
+    """Indices of the counts of a block; ``ComponentCount`` of the kernel."""
+
+    ROWS_DONE, ARCS_SEEN, ROOT, VOTES, COMPONENTS = range(5)
+
+
 _UNBOUNDED = 2**64 - 1
 _SAMPLE = 1024
 _ALIKE = 0.15
@@ -130,13 +136,23 @@ class UnionOutcome:
     """Labels, work and times of a query.
 
     :param labels: (n) the smallest vertex of each vertex's component
-    :param count: fills in counts: of rows that each device processed, and of arcs that it looked at
+    :param outcomes: of the devices
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 
     labels: Any
-    count: Callable[[RunStatistics], object]
+    outcomes: KeptOutcomes
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def count(self) -> Callable[[RunStatistics], object]:
+        """Function that fills in counts: of rows that each device processed, and arcs that it looked at."""
+        return partial(count_work, self.outcomes, Count.ROWS_DONE, Count.ARCS_SEEN)
+
+    @property
+    def components(self) -> int:
+        """Number of components whose roots are on these devices."""
+        return int(self.outcomes.array()["run_counts"][:, Count.COMPONENTS].sum())
 
 
 def source(
@@ -150,7 +166,7 @@ def source(
     """
     types = {"Id": c_type(np.dtype(id_dtype))}
     text = step_source(
-        "algorithms/components/components.cuh", ARGUMENTS, types=types, enums=(Phase, Word),
+        "algorithms/components/components.cuh", ARGUMENTS, types=types, enums=(Phase, Word, Count),
         work="grid_components",
     )  # fmt: skip
     flags = {"SPLICES": splices, "TILED": tiled} | ({"BY_HOST": True} if by_host else {})
@@ -203,9 +219,9 @@ def label_on_gpus(
             ),
         )  # fmt: skip
         seconds["kernel"] = plan.run(early=True, poll=poll, behind=labels.start)
-        count = partial(count_work, plan.kept_outcomes(), _ROWS_DONE, _ARCS_SEEN)
+        outcomes = plan.kept_outcomes()
         found, seconds["gather"] = labels.gather()
-    return UnionOutcome(found, count, seconds)
+    return UnionOutcome(found, outcomes, seconds)
 
 
 class _LabelPlan(StepPlan[StepPlacement]):

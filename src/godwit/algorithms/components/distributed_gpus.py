@@ -60,23 +60,23 @@ def connected_components(
                 "transport='host': leave it out"
             )
         statistics = RunStatistics((graph.device,), query.method)
-        label = np.empty(0, plain.id_dtype)
+        label, count = np.empty(0, plain.id_dtype), 0
         if plain.vertex_count:
-            label_bytes = plain.vertex_count * plain.id_dtype.itemsize
-            require_memory(label_bytes, f"the components of {plain.vertex_count:,} vertices")
+            require_memory(
+                len(own) * plain.id_dtype.itemsize, f"the components of {len(own):,} vertices"
+            )
             union_query = query.on_gpus(plain.id_dtype, options, reverses=True)
             poll = make_poll(options)
             with statistics.phase("run"):
                 outcome = _label_alone(graph, union_query, poll) if query.suits_one_gpu else None
-                if outcome is None:
-                    outcome = label_on_gpus(steps, union_query, poll)
-                    label = outcome.labels
+                if outcome is not None:
+                    count = outcome.components
                 else:
-                    label = outcome.labels[own.start : own.stop].copy()
+                    outcome = label_on_gpus(steps, union_query, poll)
+                    count = int(graph.processes.meet(outcome.components).sum())
+            label = outcome.labels
             statistics.split_run(outcome.seconds)
             statistics.count_later(outcome.count)
-        roots = int(np.count_nonzero(label == np.arange(own.start, own.stop)))
-        count = int(graph.processes.meet(roots).sum())
         graph.processes.report(statistics)
         return DistributedComponentsResult(graph, label, graph.names_of(label), count, statistics)
 
@@ -84,7 +84,7 @@ def connected_components(
 def _label_alone(
     graph: GpuGraph, query: UnionQuery, poll: ProgressPoll | None
 ) -> UnionOutcome | None:
-    """Return the labels of all vertices, found by each GPU alone; None if one has no room for the graph."""
+    """Return labels that each GPU has found alone; None if one has no room for the graph."""
     steps = graph.steps
     if steps.device_count == 1 or steps.any(not steps.has_room_for_copy()):
         return None

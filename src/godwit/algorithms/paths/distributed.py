@@ -35,7 +35,7 @@ from godwit.distributed.halo import HaloRows
 from godwit.distributed.result import DistributedResult
 from godwit.dtypes import Array, frozen, id_dtype_for
 from godwit.errors import InputError, shown
-from godwit.graph.ids import Vertex
+from godwit.graph.ids import Vertex, VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.rows import require_memory
 from godwit.runtime.cpu.team import run_team
@@ -72,7 +72,7 @@ class DistributedPathResult(DistributedResult):
         super().__init__(graph, distance, statistics)
         self.source_positions = sources
         self._before: Array | None = None
-        self._names: Array | int = 0
+        self._names: Array | VertexIds | int = 0
         self._graph: DistributedGraph | GpuGraph | None = None
 
     @property

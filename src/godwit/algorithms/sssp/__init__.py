@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from godwit.placement import (
 from godwit.progress import ProgressArgument
 from godwit.public import or_distributed
 from godwit.runtime.gpu_options import GpuOptions
-from godwit.runtime.registry import DevicesArgument, are_peers
+from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import TraceArgument
@@ -52,6 +53,9 @@ from godwit.worker.query import (
     suits_all_gpus,
 )
 from godwit.worker.solve import make_poll, solve
+
+if TYPE_CHECKING:
+    from godwit.supersteps.placement import StepPlacement
 
 Found = TypeVar("Found")
 
@@ -261,7 +265,7 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     if devices[0].kind == "cuda":
         if not placed.is_kept or placed.duplication == "1-hop":
             return False
-        if placed.asked_partition is not None and not are_peers(devices):
+        if placed.asked_partition is not None and not placed.has_peers:
             return False
     elif not devices[0].shares_memory:
         return False
@@ -322,6 +326,14 @@ def _on_cores(
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.sssp import cuda
+
+    return cuda
+
+
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
     options: SolverOptions,
@@ -330,26 +342,24 @@ def _in_supersteps(
 
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
-    from godwit.algorithms.sssp.cuda import search_on_gpus, source
-    from godwit.supersteps.placement import StepPlacement
-
     devices = placed.context.devices
     weights = placed.graph.weight_dtype
     assert weights is not None
     takes_all = suits_all_gpus(placed)
     steps = place_positions(
-        placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
+        placed, lambda dtype: _cuda().source(dtype, program.dtype, weights, several=takes_all)
     )
-    if not takes_all and len(devices) > 1 and are_peers(devices):
+    if not takes_all and len(devices) > 1 and placed.has_peers:
         takes_all = not steps.has_room_for_copy()
     names = placed.context.device_names
     statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")
 
     def search(placement: StepPlacement) -> tuple[Any, dict[str, float]]:
-        return search_on_gpus(
+        found: tuple[Any, dict[str, float]] = _cuda().search_on_gpus(
             placement, sources, program.dtype, cutoff, location=options.location,
             statistics=statistics, gpu=options.gpu, poll=make_poll(options),
         )  # fmt: skip
+        return found
 
     begin = perf_counter()
     try:

@@ -183,9 +183,7 @@ def search_on_gpus(
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
         plan.ask(sources, limit, may_give_up=may_give_up)
         distances = plan.values_at(location, lambda: plan.distances(location))
-        # Of several GPUs one joins all distances where it has its copies, so not between two slices: what
-        # it has sent last lies in these until owners take it.
-        behind = distances.start if placement.device_count == 1 else None
+        behind = distances.start if placement.processes is None else None
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=behind)
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
@@ -237,6 +235,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self.arrays = placement.kept(SsspArrays)
         self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
+        self._asked: tuple[Any, ...] = ()  # what the latest query has written besides its sources
         self._point()
         self.state = self._first_state()
         self.shared_bytes = _LIST_BYTES_PER_WARP * (max(64, gpu.threads or THREADS) // 32)
@@ -311,9 +310,13 @@ class _SsspPlan(StepPlan[StepPlacement]):
 
     def ask(self, sources: Array, limit: float | None, *, may_give_up: bool) -> None:
         """Write what a query asks for into the arguments and the first state."""
-        placement, arguments = self.placement, self.arguments
         self.alone = self._seeds.write(sources)
         is_cleared = self.dtype_name in self.arrays.cleared
+        asked = (limit, is_cleared, may_give_up)
+        if asked == self._asked:
+            return
+        self._asked = asked
+        placement, arguments = self.placement, self.arguments
         cleared = self._seeds.active if is_cleared else placement.numbering.owned
         arguments["cleared"][:, : len(cleared)] = cleared
         self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
@@ -331,6 +334,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
             location,
             result_dtype=wide,
             unreached=None if wide == name else (UNREACHED[name], UNREACHED[wide]),
+            # What another device's vertices have here is sent to their owners between two slices.
+            keeps_others=True,
             exchange=self.exchange,
         )
 

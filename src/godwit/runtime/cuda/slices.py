@@ -174,7 +174,11 @@ class SlicedRun:
 
     def kept_outcomes(self) -> KeptOutcomes:
         """Return the outcomes of the latest launch, by endpoint, as they are now."""
-        return KeptOutcomes(b"".join(self._outcome_bytes), self.outcomes[0].dtype)
+        return KeptOutcomes(b"".join(self._outcome_bytes), self._outcome_dtype)
+
+    @cached_property
+    def _outcome_dtype(self) -> np.dtype[Any]:
+        return self.outcomes[0].dtype
 
     def controls(self) -> Array:
         """Return a copy of the outcomes of the latest launch, by endpoint."""
@@ -232,7 +236,8 @@ class SlicedRun:
             progress = Progress(0)
             poll(progress)  # the clock of time-outs starts here
         while True:
-            self.begin_slice(self._slice_s(poll), is_first=is_first)
+            slice_s = self.gpu.slice_s if poll is None else self._slice_s(poll)
+            self.begin_slice(slice_s, is_first=is_first)
             is_first = False
             ends: list[float] = []
             for endpoint_index in range(len(ended)):
@@ -275,7 +280,7 @@ class SlicedRun:
                 progress = self.progress(controls)
                 poll(progress)
 
-    def _slice_s(self, poll: ProgressPoll | None) -> float:
+    def _slice_s(self, poll: ProgressPoll) -> float:
         """Return the length of the next slice: it ends when the poll has to look."""
         if isinstance(poll, RunPoll):
             return min(self.gpu.slice_s, max(_SHORTEST_SLICE_S, poll.until_look_s()))

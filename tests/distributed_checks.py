@@ -985,6 +985,7 @@ def check_steps(folder: Path) -> None:
         expect(errors.InputError, "no field 'x'", lambda: LEVELS.run(placed, fields={"x": 1}))
         expect(errors.ValueOverflowError, "does not fit", lambda: OVERFLOWS.run(placed))
         expect(errors.RunTimeoutError, "within", lambda: ENDLESS.run(placed, timeout_s=0.3))
+        expect(errors.OperatorError, "IndexError", lambda: FAILS_LATE.run(placed))
         mine = gw.StepProgram(
             "mine", fields={"x": ("int64", 0)}, steps=[gw.frontier.compute("x", lambda: rank)]
         )
@@ -1069,6 +1070,22 @@ OVERFLOWS = gw.StepProgram(
     fields={"x": ("int32", 2**30)},
     steps=[gw.frontier.advance("x", lambda x: x, "add")],
 )
+TABLE = np.arange(500)
+FAILS_LATE = gw.StepProgram(
+    "fails late",
+    fields={"x": ("int64", 0)},
+    numbers={"turn": "int64"},
+    steps=[
+        gw.frontier.repeat(
+            [
+                gw.frontier.compute("x", lambda turn, vertex: TABLE[vertex if turn > 2 else 0]),
+                gw.frontier.assign("turn", lambda turn: turn + 1),
+            ],
+            until=lambda turn: turn > 9,
+        )
+    ],
+)
+"""Its operator raises in the fourth round, at the last vertices of 512."""
 ENDLESS = gw.StepProgram(
     "endless",
     fields={"x": ("int64", 0)},

@@ -132,14 +132,15 @@ def test_all_end_if_one_does(name: str, message: str, tmp_path: Path) -> None:
 def test_all_end_if_one_is_killed(kill: int, tmp_path: Path) -> None:
     generator = np.random.default_rng(kill)
     with start(3, sys.executable, str(CHECKS), "kill", str(tmp_path)) as started:
-        written: list[Path] = []
-        for _ in range(4800):
-            written = list(tmp_path.glob("distances/*"))
-            if written or started.poll() is not None:
+        begins: list[float] = []
+        for _ in range(24_000):
+            if (tmp_path / f"ranks {len(begins) + 1}").exists():
+                begins.append(time.monotonic())  # of ranking in the second round, and the third
+            if len(begins) == 2 or started.poll() is not None:
                 break
-            time.sleep(0.05)
-        assert written
-        time.sleep(generator.uniform(0, 1.5))
+            time.sleep(0.01)
+        assert len(begins) == 2
+        time.sleep(generator.random() * (begins[1] - begins[0]))  # at any moment of a round
         pids = [int((tmp_path / f"{rank}.pid").read_text()) for rank in range(3)]
         killed = int(generator.integers(3))
         os.kill(pids[killed], signal.SIGKILL)

@@ -210,11 +210,9 @@ class DistributedGraph(OnProcesses):
         :raises ProcessError: the ids of some processes differ
         """
         named = zlib.crc32(repr(list(several)).encode())
-        found = [index for index, one in enumerate(several) if one in self.ids]
-        own = self.ids.positions([several[index] for index in found], what) if found else found
+        found, own = self.ids.found(several)
         positions = np.full(len(several), -1, np.int64)
-        own = np.array(own, np.int64) + self.vertices.start
-        parts = self.processes.share((named, found, own))
+        parts = self.processes.share((named, found, own + self.vertices.start))
         differs = next((rank for rank, part in enumerate(parts) if part[0] != parts[0][0]), None)
         if differs is not None:
             raise ProcessError(

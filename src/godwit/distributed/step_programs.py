@@ -47,6 +47,7 @@ from godwit.frontier.cpu.program import ONE_THREAD_WORK, ProgramText
 from godwit.frontier.program import StepProgram, field_by_id
 from godwit.frontier.state import Frontier, frontier_array, initial_state, user_error
 from godwit.graph.interchange.tables import Column
+from godwit.graph.rows import require_memory
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.cpu.compile import Kernel
@@ -210,7 +211,9 @@ def _own_values(graph: DistributedGraph, name: str, initial: Any) -> Any:
     own = graph.vertices
     initial = by_id(initial, f"field {name!r}")
     if isinstance(initial, Mapping):
-        here = {vertex: value for vertex, value in initial.items() if vertex in graph.ids}
+        vertices, values = list(initial), list(initial.values())
+        found, _ = graph.ids.found(vertices)
+        here = {vertices[index]: values[index] for index in found}
         counts = graph.processes.meet(len(here), len(initial))
         if (counts[:, 1] != counts[:, 0].sum()).any():
             graph.positions(list(initial), f"a vertex of field {name!r}")  # which raises
@@ -323,13 +326,16 @@ class _Run:
         positions = graph.positions_of_slots(rows)
         wide = np.dtype(np.int64)
         own = [*state.fields, positions[: self._n], np.diff(rows.offsets).astype(wide)]
+        self._accumulators = self.code.accumulators()
+        item_bytes = 2 * rows.targets.itemsize + sum(values.itemsize for values in own)
+        item_bytes += sum(np.dtype(kind.dtype).itemsize for kind in self._accumulators)
+        require_memory(slots * item_bytes, f"running {program.name!r} on {self._n:,} vertices")
         self.fields = [np.zeros(slots, values.dtype) for values in own]
         for values, of_own in zip(self.fields, own, strict=True):
             values[: self._n] = of_own
         self.fields[-2][:] = positions
         self._changes: list[str | None] = [_CHANGED] * len(own)
         self._changes[-2] = None
-        self._accumulators = self.code.accumulators()
         words = np.zeros(templates.WORD_COUNT, np.int64)
         words[templates.LISTED] = len(state.frontier)
         frontiers = np.empty(2 * slots, rows.targets.dtype)

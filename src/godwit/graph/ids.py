@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -259,6 +259,25 @@ class VertexIds:
         """
         return self._positions_of(ids, what).astype(np.int64, copy=False)
 
+    def found(self, ids: Sequence[Any]) -> tuple[list[int], Array]:
+        """Return which of several ids vertices have, by their index, and the positions of these."""
+        if self._kind == "text":
+            places = self._places_of_texts(ids)
+        else:
+            listed = (self._find(id) for id in ids)
+            places = np.array([-1 if place is None else place for place in listed], np.int64)
+        indices = np.flatnonzero(places >= 0)
+        return indices.tolist(), places[indices]
+
+    def _places_of_texts(self, ids: Sequence[Any]) -> Array:
+        """Return the positions of several ids, which are texts: int64, -1 for those that no vertex has."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = pa.array(map(_as_text, ids), pa.large_string())
+        indices = pc.index_in(texts, value_set=self._stored)
+        return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
     def _positions_of(self, ids: Any, what: str) -> Array:
         """:meth:`positions`, of an integer dtype."""
         try:
@@ -274,15 +293,10 @@ class VertexIds:
                 return self._positions_of_integers(several, what)
             several = several.tolist()
         if self._kind == "text" and len(several) > 1:
-            import pyarrow as pa
-            import pyarrow.compute as pc
-
-            texts = pa.array(map(_as_text, several), pa.large_string())
-            indices = pc.index_in(texts, value_set=self._stored)
-            if indices.null_count:
-                absent = int(pc.index(indices.is_null(), True).as_py())
-                raise InputError(self._no_vertex(several[absent], what))
-            return np.asarray(indices.to_numpy(zero_copy_only=False))
+            places = self._places_of_texts(several)
+            if places.min() < 0:
+                raise InputError(self._no_vertex(several[int(np.argmin(places))], what))
+            return places
         return np.array([self.position(id, what) for id in several], np.int64)
 
     def one_or_several(self, given: Any, what: str, *, or_none: bool = False) -> Array:

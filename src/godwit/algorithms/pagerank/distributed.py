@@ -208,9 +208,8 @@ def _teleport(graph: DistributedGraph, personalization: Any) -> Array | None:
     largest = max(given)
     total = math.fsum(weight / largest for weight in given)
     teleport = np.zeros(len(graph.ids))
-    for name, weight in zip(names, given, strict=True):
-        if name in graph.ids:
-            teleport[graph.ids.position(name)] = weight / largest / total
+    found, positions = graph.ids.found(names)
+    teleport[positions] = [given[index] / largest / total for index in found]
     return teleport
 
 

@@ -165,13 +165,10 @@ class Bench:
 
     def pool(self, arguments: argparse.Namespace) -> None:
         """Ordinary memory, by pools."""
-        for threads, piece, slots, under_way in product(
-            arguments.threads, arguments.pieces, arguments.slots, arguments.under_way
-        ):
+        for threads, piece, slots in product(arguments.threads, arguments.pieces, arguments.slots):
             staging.close_pool()
             if threads:
-                staging.MOST_UNDER_WAY = under_way
-                staging.SLOTS, staging.PIECE_BYTES = slots, int(piece * (1 << 20))
+                staging.TEAM_SLOTS, staging.PIECE_BYTES = slots, int(piece * (1 << 20))
                 staging._pools[os.getpid()] = StagingPool(threads)
             begin = perf_counter()
             made = staging_pool()
@@ -182,10 +179,10 @@ class Bench:
                     seconds = best_s(lambda way=way, indexes=indexes: self._packets(way, indexes))  # type: ignore[misc]
                     rates.append(f"{self.nbytes / seconds / 1e9:.1f}")
             size = f"{made._piece_bytes / (1 << 20):g} MiB x {made._slots.shape[1]}"
-            size += f", {made._words[staging._MOST]} under way"
+            team = len(made._slots) // staging.TEAMS
             print(
-                f"pool of {len(made._slots)} threads, {size}: up, down; two GPUs: {', '.join(rates)} GB/s"
-                + ("" if threads else f"; made in {made_ms:.0f} ms"),
+                f"pool of {staging.TEAMS} x {team} threads, {size}: up, down; two GPUs: {', '.join(rates)} "
+                f"GB/s" + ("" if threads else f"; made in {made_ms:.0f} ms"),
                 flush=True,
             )
 
@@ -223,10 +220,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas")
     parser.add_argument("--gigabytes", type=float, default=2.0)
-    numbers = {"threads": "0", "pieces": "2", "slots": "2", "under_way": "24"}
+    numbers = {"threads": "0", "pieces": "2", "slots": "24"}
     for name, default in numbers.items():
         parser.add_argument(
-            f"--{name}", default=default, help="of pools; 0 threads: the process's own"
+            f"--{name}",
+            default=default,
+            help="of pools, threads and slots of each team; 0 threads: the process's own",
         )
     arguments = parser.parse_args()
     for name in numbers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -12,12 +13,16 @@ from typing import Any, Literal
 import pytest
 from hypothesis import settings
 
+from godwit.placement import PlacedGraph
+
 # The whole suite takes minutes, and what it tries is the same in every run: tests.fuzz varies it.
 settings.register_profile("gate", max_examples=16, derandomize=True)
 settings.register_profile("all", max_examples=100)
 settings.load_profile("gate")
 
 os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they use
+
+_ON_FIRST = PlacedGraph.on_first
 
 # Shells ignore Ctrl-C in what they run in the background, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -186,6 +191,23 @@ def _what_is_there_stays() -> None:
     """Whoever looks for garbage need not go through what the compilers left in the tests of other files."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def all_gpus_search() -> Iterator[None]:
+    """Several GPUs search the small graphs of tests together, as if the first had no room for them.
+
+    Tests of searches by the first GPU alone take the fixture ``first_gpu_searches``.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlacedGraph, "on_first", lambda self: None)
+        yield
+
+
+@pytest.fixture
+def first_gpu_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several GPUs the first searches alone where that is faster."""
+    monkeypatch.setattr(PlacedGraph, "on_first", _ON_FIRST)
 
 
 @pytest.fixture(scope="session")

@@ -213,14 +213,18 @@ class Machine:
     # Streams.
 
     def refuse_while_running(self, what: str) -> None:
-        """EmulationError if a kernel whose blocks wait for each other was started and not waited for."""
+        """EmulationError if kernels that may wait for each other were started and not waited for.
+
+        A kernel whose blocks wait for each other may wait for other kernels; alone it does not, so that
+        memory may be allocated.
+        """
         with self.lock:
             left = [one for stream in self._streams.values() for one in stream.left]
-        for one in left:
-            if isinstance(one, _Launch) and one.cooperative:
-                raise EmulationError(
-                    f"{what} may wait for kernel {one.kernel.name}, which may wait for another"
-                )
+        waiting = [one for one in left if isinstance(one, _Launch) and one.cooperative]
+        if len(waiting) > (what == "allocating"):
+            raise EmulationError(
+                f"{what} may wait for kernel {waiting[0].kernel.name}, which may wait for another"
+            )
 
     def new_stream(self) -> int:
         """Of the current GPU."""

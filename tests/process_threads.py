@@ -91,7 +91,7 @@ class _World:
 
 
 def run_processes(
-    machine: Machine, count: int, function: Callable[[Processes], Any], timeout_s: float = 100.0
+    machine: Machine, count: int, function: Callable[[Processes], Any], timeout_s: float = 300.0
 ) -> list[Any]:
     """Return what a function returns in each process; raise what one of them raises.
 

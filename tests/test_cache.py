@@ -7,6 +7,7 @@ import pickle
 import stat
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from godwit import cache, config
+from godwit import cache, config, files
 from godwit.errors import FileError
 from godwit.io.datasets import fetching
 from godwit.runtime.cpu import compile as kernel_module
@@ -289,3 +290,54 @@ def test_without_a_cache_folder_nothing_is_said(monkeypatch: pytest.MonkeyPatch)
     assert cache.usable_folder() is None
     cache.store(b"code", "name")
     assert cache.load("name") is None
+
+
+_DOUBLES_AT_ONCE = """
+import sys, threading
+from godwit.runtime.cpu.compile import kernel
+
+@kernel
+def doubled(value):
+    return 2 * value
+
+doubled.key
+print("ready", flush=True)
+sys.stdin.readline()
+results = []
+threads = [threading.Thread(target=lambda: results.append(doubled(21))) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert results == [42] * 4, results
+print(sum(doubled.compile().stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.skipif(files.fcntl is None, reason="no locks of files here")
+def test_of_processes_that_need_the_same_code_at_once_one_compiles_it(folder: Path) -> None:
+    command = [sys.executable, "-c", _DOUBLES_AT_ONCE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    started: list[Any] = [subprocess.Popen(command, **pipes) for _ in range(3)]  # type: ignore[call-overload]
+    for process in started:
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert sum(int(process.communicate(timeout=60)[0]) for process in started) == 1
+
+
+@pytest.mark.skipif(files.fcntl is None, reason="no locks of files here")
+def test_a_claim_of_a_process_that_is_killed_is_released(folder: Path) -> None:
+    code = "from godwit import cache; claim = cache.Claim('a'); claim.wait(); print(1, flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    holder: Any = subprocess.Popen([sys.executable, "-c", code], **pipes)  # type: ignore[call-overload]
+    holder.stdout.readline()
+    claim = cache.Claim("a")
+    threading.Timer(0.2, holder.kill).start()
+    assert claim.wait()
+    holder.communicate()
+    claim.release()
+    claim = cache.Claim("a")
+    assert not claim.wait()
+    claim.release()

@@ -554,3 +554,43 @@ class TestLibraries:
 
 def _not_there(name: str) -> Any:
     raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@needs_compilers
+class TestSeveralAtOnce:
+    """NVRTC compiles one program at a time in a process; others are compiled by other processes."""
+
+    @staticmethod
+    def source(number: int) -> str:
+        return f'extern "C" __global__ void kernel(int *out) {{ *out = {number}; }}'
+
+    def compiled(self, number: int) -> bytes:
+        return compilation._nvrtc(self.source(number), "90", (), link_later=False)
+
+    def test_code_does_not_depend_on_the_process(self) -> None:
+        here = [self.compiled(number) for number in range(4)]
+        with compilation._COMPILING:  # as while this process compiles
+            elsewhere = [self.compiled(number) for number in range(4)]
+        assert elsewhere == here
+
+    @pytest.mark.parametrize(
+        "broken", [{"executable": ""}, {"executable": "/bin/false"}, {"executable": "python-none"}]
+    )
+    def test_without_another_process_this_one_compiles(
+        self, broken: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        here = [self.compiled(number) for number in range(4)]
+        for name, value in broken.items():
+            monkeypatch.setattr(sys, name, value)
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(self.compiled, range(4))) == here
+
+    def test_errors_have_the_log_of_the_compiler(self) -> None:
+        def fails(_: int) -> str:
+            with pytest.raises(GodwitError, match="does not compile") as caught:
+                compilation._nvrtc("nonsense", "90", (), link_later=False)
+            return "".join(caught.value.__notes__)
+
+        with ThreadPoolExecutor(4) as pool:
+            logs = list(pool.map(fails, range(4)))
+        assert all("nonsense" in log for log in logs)

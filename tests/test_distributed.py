@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,8 +34,10 @@ needs_mpi = pytest.mark.skipif(
 pytestmark = pytest.mark.xdist_group("mpi")  # processes that wait for each other need cores
 
 
-def start(processes: int, *command: str, threads: int = 1) -> subprocess.Popen[str]:
-    """Start a command on several processes."""
+def start(
+    processes: int, *command: str, threads: int = 1, two_machines: bool = False
+) -> subprocess.Popen[str]:
+    """Start a command on several processes, by MPICH as if they were on two machines."""
     assert MPIEXEC is not None
     environment = {
         **os.environ,
@@ -44,6 +47,8 @@ def start(processes: int, *command: str, threads: int = 1) -> subprocess.Popen[s
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        # MPICH takes processes of odd and of even numbers for those of two machines.
+        "MPIR_CVAR_ODD_EVEN_CLIQUES": str(int(two_machines)),
     }
     return subprocess.Popen(
         [MPIEXEC, "-n", str(processes), *command],
@@ -51,17 +56,17 @@ def start(processes: int, *command: str, threads: int = 1) -> subprocess.Popen[s
     )  # fmt: skip
 
 
-def run(processes: int, *command: str, threads: int = 1) -> tuple[int, str, str]:
+def run(processes: int, *command: str, **options: Any) -> tuple[int, str, str]:
     """Run a command on several processes; return exit status, output and errors."""
-    with start(processes, *command, threads=threads) as started:
+    with start(processes, *command, **options) as started:
         output, errors = started.communicate(timeout=300)
         return started.returncode, output, errors
 
 
-def check(processes: int, checks: str, folder: Path, threads: int = 1) -> str:
+def check(processes: int, checks: str, folder: Path, **options: Any) -> str:
     """Run checks of distributed_checks.py, which all must pass; return the output."""
     status, output, errors = run(
-        processes, sys.executable, str(CHECKS), checks, str(folder), threads=threads
+        processes, sys.executable, str(CHECKS), checks, str(folder), **options
     )
     assert status == 0, errors
     assert output.rstrip().endswith("done"), errors
@@ -71,14 +76,14 @@ def check(processes: int, checks: str, folder: Path, threads: int = 1) -> str:
 @needs_mpi
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     ranks = set()
-    for processes, checks, threads in (
-        (1, "results", 1),
-        (2, "results,errors,random", 2),
-        (3, "results,files", 1),
+    for processes, checks, options in (
+        (1, "results", {}),
+        (2, "results,errors,random", {"threads": 2}),
+        (3, "results,files", {"two_machines": True}),
     ):
         folder = tmp_path / str(processes)
         folder.mkdir()
-        output = check(processes, checks, folder, threads)
+        output = check(processes, checks, folder, **options)
         ranks.add(re.findall("ranks (.*)", output)[0])
     assert len(ranks) == 1  # bit by bit
 
@@ -89,20 +94,21 @@ def test_pagerank_goes_on_from_the_state_of_any_number_of_processes(tmp_path: Pa
     for processes in (2, 1, 3):  # each goes on from the state of the one before
         folder = tmp_path / str(processes)
         folder.mkdir()
-        ranks.add(re.findall("ranks (.*)", check(processes, "checkpoints", folder))[0])
+        output = check(processes, "checkpoints", folder, two_machines=processes == 3)
+        ranks.add(re.findall("ranks (.*)", output)[0])
     assert len(ranks) == 1  # bit by bit
 
 
 @needs_mpi
 @pytest.mark.parametrize(("processes", "threads"), [(1, 2), (2, 2), (4, 1)])
 def test_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None:
-    check(processes, "programs", tmp_path, threads)
+    check(processes, "programs", tmp_path, threads=threads)
 
 
 @needs_mpi
 @pytest.mark.parametrize(("processes", "threads"), [(1, 1), (2, 2), (3, 1)])
 def test_step_programs_of_users(processes: int, threads: int, tmp_path: Path) -> None:
-    check(processes, "steps", tmp_path, threads)
+    check(processes, "steps", tmp_path, threads=threads)
 
 
 @needs_mpi
@@ -205,6 +211,7 @@ def test_the_command_line_joins_by_itself(tmp_path: Path) -> None:
     for options, message in (
         (["-t", "x"], "target must be"),
         (["--cutoff", "x"], "cutoff must be"),
+        (["--timeout", "-1"], "timeout must be"),
     ):
         status, _, errors = run(2, godwit, "bfs", "rmat:4", "-s", "0", *options)
         assert status == 2

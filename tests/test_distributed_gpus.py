@@ -5,7 +5,10 @@ Processes are threads here, with emulated GPUs; at the end, real ones on real GP
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +19,18 @@ import pytest
 import godwit as gw
 from emulated_grid import COMPILER, emulated_gpus
 from godwit import errors
+from godwit.cli.application import command
 from godwit.distributed import gpu_processes
+from godwit.distributed import processes as processes_module
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.processes import Processes
 from godwit.runtime.cuda import driver, ipc
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.supersteps import rows as step_rows
+from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.process_exchange import ProcessExchange
 from gpu_endpoints import COUNT, names_of
-from graphs import each_graph, named_graph
+from graphs import LENGTHS, each_graph, named_graph, with_weights_of
 from process_threads import run_processes
 from test_distributed import needs_mpi
 from test_distributed import run as run_command
@@ -89,11 +95,11 @@ def searches(graph: gw.Graph, gpu: GpuOptions) -> dict[str, Callable[[Any], Any]
 
 
 def ranks(gpu: GpuOptions) -> dict[str, Callable[[Any], Any]]:
-    """Return ranks in both precisions."""
+    """Return ranks in both precisions; arrays grow from one to the other."""
     gpu = GpuOptions(transport=gpu.transport, communication="broadcast")
     return {
-        "pagerank": lambda placed: gw.pagerank(placed, gpu=gpu, **ITERATIONS),
         "single": lambda placed: gw.pagerank(placed, dtype="float32", gpu=gpu, **ITERATIONS),
+        "double": lambda placed: gw.pagerank(placed, gpu=gpu, **ITERATIONS),
     }
 
 
@@ -166,6 +172,170 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         answers(graph, ranks(GpuOptions(transport=transport)))
 
 
+def distances(graph: gw.Graph, count: int = 2, *, checks: bool = False, **options: Any) -> None:
+    """Check shortest paths on several processes, by each transport, against those of cores."""
+    last = graph.vertex_count - 1
+    sources = [graph.ids[v] for v in sorted({0, last // 2, last})]
+    asked: list[Any] = [
+        (sources[0], {}),
+        (sources, {"cutoff": 3}),
+        (sources[-1], {"target": sources[0]}),
+        (sources, {"predecessors": True}),
+    ]
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            found = [gw.sssp(placed, source, **given, **options) for source, given in asked]
+            assert found[-1].path_to(sources[0]) == [sources[0]]
+        return found
+
+    with emulated_gpus(count, checks=checks) as machine:
+        parts = run_processes(machine, count, run)
+    for place, (source, given) in enumerate(asked):
+        has_predecessors = given.pop("predecessors", False)
+        expected = gw.sssp(graph, source, devices="cpu", **given)
+        found = np.concatenate([part[place].distance for part in parts])
+        assert found.dtype == expected.distance.dtype
+        np.testing.assert_array_equal(found, expected.distance)
+        if has_predecessors:
+            before = np.concatenate([part[place].predecessor for part in parts])
+            np.testing.assert_array_equal(before, expected.predecessor)
+        assert all(part[place].statistics.processes == count for part in parts)
+
+
+@emulates
+@each_graph
+def test_shortest_paths_of_every_graph(name: str) -> None:
+    """Of graphs with and without hubs, and with kinds of weights that take turns.
+
+    (But those of 1e-300: bounds that double from there on take a thousand supersteps.)
+    """
+    graph = named_graph(name)
+    if not graph.vertex_count:
+        return
+    kinds = [kind for kind in LENGTHS if kind != "rounding"]
+    kind = kinds[zlib.crc32(name.encode()) % len(kinds)]
+    for weighted in (graph, with_weights_of(graph, kind, 1)):
+        for transport in TRANSPORTS[: 1 if graph.vertex_count > 70 else 2]:
+            distances(weighted, gpu=GpuOptions(transport=transport))
+
+
+@emulates
+@pytest.mark.parametrize("kind", LENGTHS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_shortest_paths_by_all_weights(kind: str, count: int) -> None:
+    graph = with_weights_of(gw.generators.rmat(6, 8, seed=3), kind, 2)
+    for transport in TRANSPORTS[: 1 if kind == "rounding" else 2]:
+        distances(graph, count, gpu=GpuOptions(transport=transport))
+        distances(graph, count, gpu=GpuOptions(transport=transport, slice_s=0))
+
+
+@emulates
+def test_distances_of_64_bits() -> None:
+    """Sums that do not fit 32 bits are found again with 64; beyond these, they are refused."""
+    ends = np.arange(40)
+    long = gw.Graph.from_edges(ends, ends + 1, np.full(40, 2**30 - 3))
+    too_long = gw.Graph.from_edges(ends, ends + 1, np.full(40, 2**60))
+    for transport in TRANSPORTS:
+        distances(long, gpu=GpuOptions(transport=transport))
+    distances(long.with_weights(np.full(40, 2**40)))
+
+    def run(processes: Processes) -> Any:
+        with processes.place(too_long, devices="cuda") as placed:
+            with pytest.raises(errors.ValueOverflowError, match="as float64, or a cutoff"):
+                gw.sssp(placed, 0)
+            return gw.sssp(placed, 0, cutoff=2**61).reached
+
+    with emulated_gpus(2) as machine:
+        assert np.concatenate(run_processes(machine, 2, run)).sum() == 3
+
+
+def components(graph: gw.Graph, *queries: dict[str, Any], count: int = 2) -> list[Any]:
+    """Check components on several processes against those of cores; return the first process' results."""
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            found = [gw.connected_components(placed, **query) for query in queries]
+            return found, [result.largest(3) for result in found]
+
+    with emulated_gpus(count) as machine:
+        parts = run_processes(machine, count, run)
+    expected = gw.connected_components(graph, devices="cpu")
+    for place, _ in enumerate(queries):
+        results = [found[place] for found, _ in parts]
+        label = np.concatenate([result.label for result in results])
+        assert label.dtype == expected.label.dtype
+        np.testing.assert_array_equal(label, expected.label)
+        for result, (_, largest) in zip(results, parts, strict=True):
+            assert result.count == expected.count
+            assert result.statistics.processes == count
+            assert largest[place] == expected.largest(3)
+    return parts[0][0]
+
+
+BY_HOST = GpuOptions(transport="host")
+METHODS: list[dict[str, Any]] = [
+    {},
+    {"gpu": BY_HOST, "merge": "tree"},
+    {"gpu": BY_HOST, "method": "rem"},
+    {"merge": "direct"},
+    {"merge": "tree"},
+    {"method": "rem"},
+    {"method": "hook", "rounds": 2, "merge": "tree"},
+    {"method": "afforest", "merge": "direct"},
+]
+
+
+@emulates
+@each_graph
+def test_components_of_every_graph(name: str) -> None:
+    components(named_graph(name), *METHODS)
+
+
+@emulates
+@pytest.mark.parametrize("count", [1, 3])
+def test_components_on_numbers_of_processes(count: int) -> None:
+    for spec in ("rmat:6,seed=3", "path:40", "road:5x7"):
+        components(gw.generate(spec), *METHODS, count=count)
+
+
+@emulates
+def test_components_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All processes begin in tiles, or none."""
+    from godwit.algorithms.components import cuda
+
+    monkeypatch.setattr(cuda, "LEAST_ROWS", 1)
+    monkeypatch.setattr(cuda, "LEAST_SHARE", 0.0)
+    graph = gw.generate("road:20x30")
+    components(graph, *METHODS)
+
+
+@emulates
+def test_each_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this is faster; if one GPU has no room for the graph, all of them work together."""
+    graph = gw.generators.rmat(7, 8, seed=1)
+    ((alone, together),) = [components(graph, {}, {"merge": "direct"})]
+    assert alone.statistics.message_bytes.sum() < together.statistics.message_bytes.sum()
+    real = StepPlacement.has_room_for_copy
+    monkeypatch.setattr(
+        StepPlacement,
+        "has_room_for_copy",
+        lambda steps: real(steps) and steps.processes.rank == 0,
+    )
+    (narrow,) = components(graph, {})
+    assert narrow.statistics.message_bytes.sum() > alone.statistics.message_bytes.sum()
+
+
+@emulates
+def test_components_without_atomics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts merge forests if links have no atomics, or if a process does not see the others' GPUs."""
+    graph = gw.generators.rmat(6, seed=4)
+    monkeypatch.setattr(gpu_processes.GpuProcesses, "_has_atomics", lambda _: False)
+    components(graph, {"merge": "tree"}, {"method": "rem"})
+    with pytest.raises(errors.InputError, match="whose atomics work in each other's memory"):
+        components(graph, {"merge": "direct"})
+
+
 @emulates
 def test_what_a_process_has() -> None:
     """A range of vertices, with their ids, and all of them after gathering."""
@@ -178,8 +348,10 @@ def test_what_a_process_has() -> None:
             result = gw.bfs(placed, 0)
             assert list(result.ids) == list(result.vertices) == list(placed.vertices)
             whole = result.gather()
-            with pytest.raises(errors.InputError, match="sssp does not run on GPUs of several"):
-                gw.sssp(placed, 0)
+            with pytest.raises(
+                errors.InputError, match="betweenness_centrality does not run on GPUs"
+            ):
+                gw.betweenness_centrality(placed)
             with pytest.raises(errors.InputError, match="takes graph, source"):
                 gw.bfs(placed, 0, devices="cpu")
         with pytest.raises(errors.ClosedContextError):
@@ -309,6 +481,59 @@ def test_nothing_is_sent_in_vain(forgotten: str, monkeypatch: pytest.MonkeyPatch
         answers(graph, queries)
 
 
+@emulates
+def test_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each process takes a GPU; the first one writes the whole result, and prints."""
+    here = threading.local()
+    monkeypatch.setattr(processes_module, "context", lambda: here.processes)
+    monkeypatch.setenv("PMI_SIZE", "2")  # as MPICH's launcher does
+    graph = gw.generate("rmat:6,weights=1..9")
+    gw.write(graph, tmp_path / "graph.godwit")
+    commands = {
+        "bfs": ["-s", "max-degree"],
+        "sssp": ["-s", "max-degree", "--predecessors", "--target", "3"],
+        "pagerank": ["--dtype", "float32"],
+        "components": ["--merge", "tree"],
+    }
+    outputs = {name: tmp_path / f"{name}.npy" for name in commands}
+
+    def call(*arguments: str) -> Any:
+        with pytest.raises(SystemExit) as info:
+            command()(arguments)
+        return info.value.code
+
+    def run(processes: Processes) -> Any:
+        here.processes = processes
+        path, on_gpus = str(tmp_path / "graph.godwit"), ["--devices", "cuda", "--json"]
+        for name, options in commands.items():
+            assert call(name, path, *on_gpus, *options, "--output", str(outputs[name])) == 0
+        assert call("bfs", path, "-s", "0", *on_gpus, "--partition", "metis") == 2
+
+    with emulated_gpus(2) as machine:
+        run_processes(machine, 2, run)
+    output, errors_output = capsys.readouterr()
+    assert "2 processes do not take --partition" in errors_output
+    printed = []
+    while output.strip():
+        facts, end = json.JSONDecoder().raw_decode(output)
+        printed.append(facts)
+        output = output[end:].lstrip()
+    assert [facts["command"] for facts in printed] == list(commands)
+    assert all(facts["statistics"]["processes"] == 2 for facts in printed)
+    source = graph.highest_degree_vertex()
+    found = {name: np.load(path) for name, path in outputs.items()}
+    expected = gw.sssp(graph, source, target=3, devices="cpu")
+    assert found["sssp"]["distance"].tolist() == expected.distance.tolist()
+    assert found["sssp"]["predecessor"].tolist() == expected.predecessor.tolist()
+    assert printed[1]["target"]["path"] == expected.path_to(3)
+    assert found["bfs"].tolist() == gw.bfs(graph, source, devices="cpu").distance.tolist()
+    label = gw.connected_components(graph, devices="cpu").label
+    assert found["components"].tolist() == label.tolist()
+    assert found["pagerank"].dtype == np.float32
+
+
 @pytest.mark.gpu
 @needs_mpi
 @pytest.mark.parametrize("shared", [False, True])
@@ -322,3 +547,17 @@ def test_real_processes(shared: bool) -> None:
     status, output, messages = run_command(2, sys.executable, str(checks), *given, threads=2)
     assert status == 0, messages
     assert output.rstrip().endswith("done"), messages
+
+
+@pytest.mark.gpu
+@needs_mpi
+def test_real_command(tmp_path: Path) -> None:
+    if COUNT < 2:
+        pytest.skip(f"{COUNT} GPUs, and 2 are needed: {driver.why_not()}")
+    labels = tmp_path / "labels.npy"
+    given = ["components", "rmat:12", "--devices", "cuda", "--json", "--output", str(labels)]
+    status, output, messages = run_command(2, sys.executable, "-m", "godwit", *given, threads=2)
+    assert status == 0, messages
+    assert json.loads(output)["statistics"]["processes"] == 2
+    expected = gw.connected_components(gw.generate("rmat:12"), devices="cpu").label
+    assert np.load(labels).tolist() == expected.tolist()

@@ -18,12 +18,14 @@ import pytest
 import godwit as gw
 from emulated_grid import COMPILER, Machine, emulated_gpus, results_on_gpus
 from godwit import config
+from godwit.algorithms import sssp
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda import delivery, driver, memory, staging
 from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import results
+from godwit.supersteps import run as steps_run
 from godwit.worker import solve as solver
 from godwit.worker.cuda.placement import GpuPlacement
 from godwit.worker.cuda.results import ProgramResults
@@ -403,3 +405,27 @@ def test_an_overflow_leaves_no_result() -> None:
 
 def _along(value: Any, weight: Any) -> Any:
     return value + weight
+
+
+@needs_compiler
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_gathering_distances_leaves_what_is_on_its_way_to_owners(
+    monkeypatch: pytest.MonkeyPatch, gpu: int
+) -> None:
+    """Each launch of a search on several GPUs is gathered, also those that have more to do."""
+    monkeypatch.setattr(
+        ResultLocation, "named", lambda name: ResultLocation(None if name == "host" else gpu)
+    )
+    monkeypatch.setattr(sssp, "_ARCS_OF_A_GPU", 1)
+    # A superstep for each launch.
+    monkeypatch.setattr(steps_run, "nanoseconds", lambda seconds: 0 if seconds < 1 else 10**12)
+    graph = gw.generate("rmat:10,edge_factor=8,seed=2,weights=1..64")
+    source = graph.highest_degree_vertex()
+    with gw.place(graph, ["cuda:0", "cuda:1"]) as placed:
+        for _ in range(2):
+            found = gw.sssp(placed, source, results="cuda")
+            assert found.statistics.solver == "direction-optimizing"
+            assert found.statistics.devices == ("cuda:0", "cuda:1")
+            wanted = gw.sssp(graph, source, devices="cpu").distance
+            np.testing.assert_array_equal(found._given.get(), wanted)

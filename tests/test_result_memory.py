@@ -113,7 +113,7 @@ def test_copies_to_page_locked_arrays_are_direct(
 ) -> None:
     monkeypatch.setattr(copies, "DIRECT_BYTES", 0)
     monkeypatch.setattr(staging, "PIECE_BYTES", PAGE)
-    monkeypatch.setattr(staging, "MOST_THREADS", 4)
+    monkeypatch.setattr(staging, "FEW_THREADS", 4)
     array = (
         _array(ResultMemory(1 << 24), 4 * PAGE, np.uint8) if locked else np.empty(4 * PAGE, "u1")
     )

@@ -749,7 +749,7 @@ def test_buffers_in_limited_memory_are_no_more_than_before() -> None:
 @pytest.mark.parametrize("ends", list(itertools.permutations(ENDS, 2)), ids="-".join)
 @pytest.mark.parametrize(
     ("packet", "of_host", "of_gpus"),
-    [(4096, 3, 3), (LARGE, 96, 96), (4 << 20, 6, 24), (16 << 20, 3, 6)],
+    [(4096, 3, 3), (LARGE, 96, 96), (4 << 20, 6, 48), (16 << 20, 3, 12)],
 )
 def test_buffers_by_default_suit_what_is_copied_at_once(
     ends: tuple[str, str], packet: int, of_host: int, of_gpus: int

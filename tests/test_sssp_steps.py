@@ -16,6 +16,7 @@ from godwit import Graph
 from godwit.algorithms import sssp as algorithm
 from godwit.algorithms.sssp import cuda
 from godwit.supersteps.placement import StepPlacement
+from godwit.worker import query
 from gpu_endpoints import needs_gpu, on_endpoints
 from graphs import LENGTHS, graphs, with_weights_of
 
@@ -66,7 +67,7 @@ def all_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         algorithm, "_has_hubs", lambda graph: graph.is_weighted and graph.arc_count > 0
     )
-    monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", 0)
+    monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 0)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_distances_beyond_32_bits_on_several_gpus(several_gpus: Machine) -> None
 def test_a_graph_that_fits_no_gpu_is_searched_by_all(
     several_gpus: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", 1 << 40)
+    monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 1 << 40)
     graph = gw.generators.rmat(7, 8, seed=2).with_random_weights(1, 20, seed=3)
     expected = gw.sssp(graph, 1, devices="cpu").distance
     devices = ["cuda:0", "cuda:1"]
@@ -229,7 +230,7 @@ def test_of_several_gpus_one_searches_a_small_graph(monkeypatch: pytest.MonkeyPa
         both = gw.sssp(placed, 3, execution="asynchronous")
         assert both.statistics.devices == tuple(devices)
         np.testing.assert_array_equal(both.distance, expected)
-        monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", graph.arc_count // 2)
+        monkeypatch.setattr(query, "_ARCS_OF_A_GPU", graph.arc_count // 2)
         found = gw.sssp(placed, 3)
         assert (found.statistics.solver, found.statistics.devices) == (SOLVER, tuple(devices))
         np.testing.assert_array_equal(found.distance, expected)
@@ -237,7 +238,7 @@ def test_of_several_gpus_one_searches_a_small_graph(monkeypatch: pytest.MonkeyPa
 
 def test_gpus_that_are_no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(algorithm, "_has_hubs", _HAS_HUBS)
-    monkeypatch.setattr(algorithm, "_ARCS_OF_A_GPU", 0)
+    monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 0)
     graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
     expected = gw.sssp(graph, 3, devices="cpu").distance
     devices = ["cuda:0", "cuda:1"]

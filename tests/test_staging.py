@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -28,13 +29,13 @@ PEERS = np.ones((2, 2), bool)
 needs_gpu = pytest.mark.skipif(driver.device_count() == 0, reason=f"no GPU: {driver.why_not()}")
 
 
-@pytest.fixture(params=range(3))
+@pytest.fixture(params=[1, 2, 3])
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Two GPUs, and a pool of three threads with small slots, of which one, two or all fill them."""
-    monkeypatch.setattr(staging, "MOST_FILLING", 1 + request.param)
+    """Two GPUs, and teams of one, two and three threads with six small slots in all."""
+    monkeypatch.setattr(staging, "TEAM_SLOTS", 6)
     monkeypatch.setattr(staging, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", PIECE // 4)
-    monkeypatch.setattr(config, "thread_count", lambda: 3)
+    monkeypatch.setattr(config, "thread_count", lambda: request.param)
     with pretended_gpus(PEERS, request.param) as found:
         yield found
         assert found.faults == []
@@ -124,12 +125,44 @@ def test_many_copies_under_way_take_no_more_page_locked_memory(machine: Machine)
             for index, target in enumerate(targets):
                 part = slice(at, at + 5 * PIECE)
                 begun.append(start(Way.UP, index, target[part], given[part]))
-        assert machine.bytes_on(-1) == 3 * staging.SLOTS * PIECE
+        assert machine.bytes_on(-1) == 12 * PIECE
         for copy in begun:
             copy.wait()
         for target in targets:
             assert np.array_equal(target, given)
-        assert machine.bytes_on(-1) == 3 * staging.SLOTS * PIECE
+        assert machine.bytes_on(-1) == 12 * PIECE
+
+
+@pytest.mark.parametrize("gpus", [(0, 1), (0, 2), (2, 1)])
+def test_each_of_two_gpus_and_each_direction_of_one_has_threads_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, gpus: tuple[int, int]
+) -> None:
+    """Whichever GPUs the process uses first, in whichever order of their copies."""
+    monkeypatch.setattr(staging, "PIECE_BYTES", PIECE)
+    monkeypatch.setattr(config, "thread_count", lambda: 2)
+    threads: dict[tuple[int, Way], set[int]] = defaultdict(set)
+    with pretended_gpus(np.ones((3, 3), bool)) as machine, ExitStack() as stack:
+        copy = machine.copy
+
+        def noted(to: int, origin: int, *more: Any) -> None:
+            way = Way.DOWN if machine.home(to, 1) == -1 else Way.UP
+            index = machine.home(origin if way == Way.DOWN else to, 1)
+            threads[index, way].add(threading.get_ident())
+            copy(to, origin, *more)
+
+        monkeypatch.setattr(machine, "copy", noted)
+        given = random_bytes(40 * PIECE, 1)
+        back = np.zeros_like(given)
+        for index in (*gpus, *gpus):
+            there = on_gpu(stack, index, given.nbytes)
+            start(Way.UP, index, there, given).wait()
+            start(Way.DOWN, index, back, there).wait()
+            assert np.array_equal(back, given)
+        assert machine.faults == []
+    first, second = gpus
+    assert threads[first, Way.UP].isdisjoint(threads[first, Way.DOWN])
+    assert threads[first, Way.UP].isdisjoint(threads[second, Way.UP])
+    assert threads[first, Way.DOWN].isdisjoint(threads[second, Way.DOWN])
 
 
 @pytest.mark.parametrize("begin", [0, 1, PIECE // 2, PIECE - 1])
@@ -311,7 +344,8 @@ def test_threads_end_with_the_pool_and_the_next_copy_makes_another(machine: Mach
         to = np.zeros_like(given)
         begun = start(Way.WITHIN_HOST, 0, to, given)
         waiting = start(Way.WITHIN_HOST, 0, np.zeros_like(given), given, [gate])
-        assert names() == [*(f"godwit-staging-{rank}" for rank in range(3)), "godwit-staging-order"]
+        threads = [f"godwit-staging-{rank}" for rank in range(2 * config.thread_count())]
+        assert names() == [*threads, "godwit-staging-order"]
         staging.close_pool()
         assert names() == []
         assert begun.done()

@@ -8,9 +8,11 @@ once, by their own library if it can, else by CuPy.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -184,22 +186,9 @@ class ResultLocation:
         :raises InputError: none of these
         :raises DeviceError: there is no such GPU, or no CuPy
         """
-        if isinstance(name, str) and name == "host":
-            return cls()
-        kind, colon, number = name.partition(":") if isinstance(name, str) else ("", "", "")
-        number = number if colon else "0"
-        if kind != "cuda" or not (number.isascii() and number.isdecimal() and len(number) < 6):
-            given = " ".join(repr(name).split())
-            raise InputError(f"results must be 'host', 'cuda' or such as 'cuda:1', got {given:.80}")
-        cupy = _cupy(f"results={name!r} makes arrays on a GPU")
-        try:
-            count = int(cupy.cuda.runtime.getDeviceCount())
-        except RuntimeError as error:  # no driver, or no GPU
-            raise DeviceError(f"results={name!r} needs a GPU ({error}); 'host' works") from error
-        if int(number) >= count:
-            there = ", ".join(["'host'", *(f"'cuda:{one}'" for one in range(count))])
-            raise DeviceError(f"there is no GPU for results={name!r}; there are {there}")
-        return cls(int(number))
+        if not isinstance(name, str):
+            raise _unknown_location(name)
+        return _located(name, sys.modules.get("cupy"))
 
     def place(self, array: Any) -> Any:
         """Return an array here: itself if it is here already, else a copy on the GPU."""
@@ -239,3 +228,31 @@ class ResultLocation:
             raise DeviceError(
                 f"a result of {nbytes:,} bytes could not be placed on GPU {self.gpu}: {error}"
             ) from error
+
+
+@lru_cache(maxsize=64)
+def _located(name: str, cupy: Any) -> ResultLocation:
+    """Return the location of a name: see :meth:`ResultLocation.named`.
+
+    :param cupy: the module, if it is imported yet
+    """
+    if name == "host":
+        return ResultLocation()
+    kind, colon, number = name.partition(":")
+    number = number if colon else "0"
+    if kind != "cuda" or not (number.isascii() and number.isdecimal() and len(number) < 6):
+        raise _unknown_location(name)
+    cupy = _cupy(f"results={name!r} makes arrays on a GPU")
+    try:
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except RuntimeError as error:  # no driver, or no GPU
+        raise DeviceError(f"results={name!r} needs a GPU ({error}); 'host' works") from error
+    if int(number) >= count:
+        there = ", ".join(["'host'", *(f"'cuda:{one}'" for one in range(count))])
+        raise DeviceError(f"there is no GPU for results={name!r}; there are {there}")
+    return ResultLocation(int(number))
+
+
+def _unknown_location(name: Any) -> InputError:
+    given = " ".join(repr(name).split())
+    return InputError(f"results must be 'host', 'cuda' or such as 'cuda:1', got {given:.80}")

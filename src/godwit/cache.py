@@ -19,10 +19,11 @@ import stat
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 from godwit import config
 from godwit.errors import FileError
-from godwit.files import replacing
+from godwit.files import fcntl, replacing
 
 _PRIVATE = 0o700
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -55,6 +56,49 @@ def store(payload: bytes, *names: str) -> None:
         with replacing(folder / names[-1], private=True) as file:
             file.write(hashlib.sha256(payload).digest() + payload)
 
+
+class Claim:
+    """A folder of the cache in which this process is about to store what takes long to make.
+
+    Invariant: a process that has a claim waits for no other process until it releases the claim, and the
+    system releases those of a process that ends. A claim only saves others the same work: where there are
+    no locks, or another process has not finished after ``_PATIENCE_S``, this one goes on without.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._folder = usable_folder(*names)
+        self._descriptor: int | None = None
+
+    def wait(self) -> bool:
+        """Claim the folder; return True if another process had: what it made may be there now."""
+        has_waited = False
+        if self._folder is None or fcntl is None:
+            return has_waited
+        with suppress(OSError):
+            make_folder(self._folder)
+            self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+            end = monotonic() + _PATIENCE_S
+            while not self._is_locked() and monotonic() < end:
+                has_waited = True
+                sleep(_LOOK_S)
+        return has_waited
+
+    def _is_locked(self) -> bool:
+        with suppress(BlockingIOError):
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    def release(self) -> None:
+        """Let another process have it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+_PATIENCE_S = 60.0
+_LOOK_S = 0.01
+"""Seconds between two looks for the end of another process' claim."""
 
 _warned = False
 

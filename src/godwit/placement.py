@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
@@ -20,6 +21,7 @@ from godwit.trace import seconds_since
 
 PartitionArgument = str | Partition | Any | None
 Resource = TypeVar("Resource", bound=Placement)
+Made = TypeVar("Made")
 
 
 class PlacedGraph:
@@ -61,7 +63,8 @@ class PlacedGraph:
         self.given_up: set[str] = set()
         self.slow: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
-        self._on_cores: PlacedGraph | None = None
+        self._elsewhere: dict[str, PlacedGraph] = {}
+        self._latest: dict[str, tuple[tuple[Any, ...], Any]] = {}
         self._placing = threading.Lock()
 
     @property
@@ -126,6 +129,22 @@ class PlacedGraph:
             if resource is not None:
                 resource.close()
 
+    @cached_property
+    def has_peers(self) -> bool:
+        """True if the devices are GPUs with access to each other's memory."""
+        return are_peers(self.context.devices)
+
+    def latest(self, name: str, given: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        """Return what the latest query of an algorithm has made of its arguments, or make it.
+
+        :param given: all arguments that it depends on besides the graph
+        """
+        known = self._latest.get(name)
+        if known is None or known[0] != given:
+            known = self._latest[name] = given, make()
+        made: Made = known[1]
+        return made
+
     def check_all_duplicated(self, what: str, instead: str = "") -> None:
         """Raise InputError if GPUs store their neighbours only, and an algorithm needs all vertices.
 
@@ -161,12 +180,28 @@ class PlacedGraph:
 
     def on_cores(self) -> PlacedGraph:
         """Return the graph placed on all cores, made once; it is closed with this."""
+        return self._placed_on("cpu")
+
+    def on_first(self) -> PlacedGraph | None:
+        """Return the graph placed on the first device alone, made once; it is closed with this.
+
+        None if that GPU has no ample room for all of it.
+        """
+        self.check_open()
+        names = [device.name for device in self.context.devices[:2]]
+        if names[0] not in self._elsewhere and len(_first_with_room(names, self.graph)) > 1:
+            return None
+        return self._placed_on(names[0])
+
+    def _placed_on(self, device: str) -> PlacedGraph:
         self.check_open()
         with self._placing:
-            if self._on_cores is None:
-                self._on_cores = PlacedGraph(self.graph, Context("cpu"), None, self._seed, None)
-                self._on_cores.is_kept = self.is_kept
-            return self._on_cores
+            made = self._elsewhere.get(device)
+            if made is None:
+                made = PlacedGraph(self.graph, Context(device), None, self._seed, None)
+                made.is_kept, made.seconds = self.is_kept, self.seconds
+                self._elsewhere[device] = made
+            return made
 
     def _lay_out(self) -> Layout:
         begin = perf_counter()
@@ -191,8 +226,8 @@ class PlacedGraph:
             self._resources.clear()
         for made in self._reweighted:
             made.close()
-        if self._on_cores is not None:
-            self._on_cores.close()
+        for made in self._elsewhere.values():
+            made.close()
         self._layout = None
         self.context.close()
 

@@ -287,7 +287,7 @@ def require_writable(path: Any, input_path: str | None = None) -> None:
 def seconds_since(begin_s: float, phase: str) -> float:
     """Return the seconds since a time, and note them as a phase of the run."""
     end_s = perf_counter()
-    trace = active()
+    trace = _active.get()
     if trace is not None:
         trace.add(HOST, PHASES, phase, begin_s, end_s)
     return end_s - begin_s

@@ -203,18 +203,29 @@ class _StreamQuery(_ComponentsQuery):
 
 def _on_processes(
     graph: str, options: ScoreOptions, reading: ReadingOptions, timeout_s: float | None,
-    given: dict[str, Any],
+    given: dict[str, Any], devices: str | None, arguments: dict[str, Any],
 ) -> None:  # fmt: skip
     """Find components on the processes that ``mpiexec`` has started.
 
     :param given: options that one process alone takes; None if not given
+    :param arguments: those that GPUs take; None if not given
     """
-    from godwit.cli.processes import ProcessesQuery, components_rows, describe_components
+    from godwit.cli.processes import (
+        ProcessesQuery,
+        components_rows,
+        describe_components,
+        uses_gpus,
+    )
+
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    if not uses_gpus(devices):
+        given |= {f"--{name}": value for name, value in arguments.items()}
+        arguments = {}
 
     def call(graph: DistributedGraph, progress: Any) -> Any:
         import godwit as gw
 
-        return gw.connected_components(graph, timeout_s=timeout_s, progress=progress)
+        return gw.connected_components(graph, timeout_s=timeout_s, progress=progress, **arguments)
 
     ProcessesQuery(
         "components",
@@ -225,6 +236,7 @@ def _on_processes(
         describe_components,
         components_rows,
         given,
+        devices=devices,
     ).answer()
 
 
@@ -258,12 +270,12 @@ def components(
     """
     name = "connected_components"
     if launched_processes() > 1:
-        given = {
-            "--method": None if method == "auto" else method, "--rounds": rounds,
-            "--merge": None if merge == "auto" else merge, "--devices": run.devices, "--top": options.top,
-            "--stream": streaming.stream_from(graph) or None,
+        given = {"--top": options.top, "--stream": streaming.stream_from(graph) or None}
+        chosen = {
+            "method": None if method == "auto" else method, "rounds": rounds,
+            "merge": None if merge == "auto" else merge,
         }  # fmt: skip
-        _on_processes(graph, options, reading, run.timeout, given)
+        _on_processes(graph, options, reading, run.timeout, given, run.devices, chosen)
         return
     arguments = {"method": method, "rounds": rounds, "merge": merge, **run.arguments}
     if streaming.stream_from(graph):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import typer
 
 from godwit.config import launched_rank
-from godwit.errors import ConvergenceError, GodwitError
+from godwit.errors import ConvergenceError, GodwitError, InputError
 
 DONE = 0
 INTERNAL_FAULT = 1
@@ -33,6 +33,15 @@ def end_unconverged(message: str) -> NoReturn:
     """End the command, which has written its result, with the status NOT_CONVERGED."""
     _print_line(message)
     raise typer.Exit(NOT_CONVERGED)
+
+
+def _first_process_says_it() -> bool:
+    """Return True in other processes than the first until they join: all have the same command line."""
+    if launched_rank() == 0:
+        return False
+    from godwit.distributed.processes import has_joined
+
+    return not has_joined()
 
 
 def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
@@ -57,7 +66,7 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except UsageError as error:
-        if launched_rank() > 0:  # the first process says it: all have the same command line
+        if _first_process_says_it():
             return BAD_INPUT
         return _failed(_describe_usage(error))
     except MemoryError as error:
@@ -67,6 +76,8 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     except ConvergenceError as error:
         return _failed(f"{error} (--max-iterations, --tolerance)", NOT_CONVERGED)
     except GodwitError as error:
+        if isinstance(error, InputError) and _first_process_says_it():
+            return BAD_INPUT
         notes = getattr(error, "__notes__", [])  # in which process, of several
         return _failed(" ".join([str(error), *(f"({note})" for note in notes)]))
     except Exception as error:

@@ -134,13 +134,13 @@ def pagerank(
         "weighted": False if ignore_weights else None,
         "accelerated": False if plain else None,
         "dtype": dtype,
-        "execution": "auto" if execution is None else execution,
-        **run.arguments,
     }
     if launched_processes() > 1:
-        given = {"--devices": run.devices, "--execution": execution, "--top": options.top}
-        _on_processes(graph, options, reading, arguments, given)
+        arguments["timeout_s"] = run.timeout
+        given = {"--execution": execution, "--top": options.top}
+        _on_processes(graph, options, reading, arguments, given, run.devices)
         return
+    arguments |= {"execution": "auto" if execution is None else execution, **run.arguments}
     query = _PageRankQuery("pagerank", graph, options, reading, arguments, "pagerank")
     query.check_early()
     _check_converged(query.answer())
@@ -162,7 +162,7 @@ def _check_converged(result: PageRankResult) -> None:
 
 def _on_processes(
     graph: str, options: ScoreOptions, reading: ReadingOptions, arguments: dict[str, Any],
-    given: dict[str, Any],
+    given: dict[str, Any], devices: str | None,
 ) -> None:  # fmt: skip
     """Compute ranks on the processes that ``mpiexec`` has started.
 
@@ -170,12 +170,10 @@ def _on_processes(
     """
     from godwit.cli.processes import ProcessesQuery
 
-    taken = {key: value for key, value in arguments.items() if key not in ("devices", "execution")}
-
     def call(graph: DistributedGraph, progress: Any) -> Any:
         import godwit as gw
 
-        return gw.pagerank(graph, progress=progress, **taken)
+        return gw.pagerank(graph, progress=progress, **arguments)
 
     def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
         return _details(arguments, result)
@@ -189,5 +187,6 @@ def _on_processes(
         describe,
         lambda facts: [_summary(facts)],
         given,
+        devices=devices,
     )
     _check_converged(query.answer())

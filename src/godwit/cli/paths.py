@@ -275,7 +275,7 @@ def _print_work(report: Report, statistics: Facts) -> None:
 def _on_processes(
     command: str, graph: str, options: ResultOptions, reading: ReadingOptions, sources: list[str],
     target: str | None, cutoff: str | None, predecessors: bool, timeout_s: float | None,
-    given: dict[str, Any],
+    given: dict[str, Any], devices: str | None,
 ) -> None:  # fmt: skip
     """Search on the processes that ``mpiexec`` has started.
 
@@ -312,7 +312,7 @@ def _on_processes(
         return written
 
     ProcessesQuery(
-        command, graph, options, reading, call, describe, _answer_rows, given, columns
+        command, graph, options, reading, call, describe, _answer_rows, given, columns, devices
     ).answer()
 
 
@@ -356,10 +356,9 @@ def paths(
     :param ring_items: Number of slots of each mailbox.
     """
     command = str(context.command.name)
-    where = run.arguments
     if launched_processes() > 1:
         given = {
-            "--devices": run.devices, "--partition": partition, "--seed": seed or None,
+            "--partition": partition, "--seed": seed or None,
             "--execution": execution, "--delta": delta, "--window": window, "--ring-items": ring_items,
         }  # fmt: skip
         _on_processes(
@@ -373,12 +372,14 @@ def paths(
             predecessors,
             run.timeout,
             given,
+            run.devices,
         )
         return
     # These import the large libraries.
     from godwit.algorithms.paths.result import check_cutoff
     from godwit.worker.options import WorkerOptions, as_execution
 
+    where = run.arguments
     arguments = {
         "cutoff": parse_distance(cutoff, "cutoff"),
         "execution": as_execution("auto" if execution is None else execution),

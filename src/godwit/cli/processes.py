@@ -20,11 +20,12 @@ from godwit.cli.report import (
     outcome_rows,
     present,
 )
-from godwit.config import launched_processes, launched_rank
+from godwit.config import launched_processes
 from godwit.errors import GodwitError, InputError
 from godwit.graph.generators.spec import is_spec, plain_integer
 
 if TYPE_CHECKING:
+    from godwit.distributed.gpu_graph import GpuGraph
     from godwit.distributed.graph import DistributedGraph
     from godwit.distributed.processes import Processes
     from godwit.graph.interchange.tables import Column
@@ -37,12 +38,15 @@ def check_launch(command: str | None) -> None:
     """Raise InputError if several processes run a command that one alone can run."""
     count = launched_processes()
     if count > 1 and command is not None and command not in COMMANDS:
-        if launched_rank():  # the first process says so
-            sys.exit(BAD_INPUT)
         raise InputError(
             f"mpiexec started {count} processes, and godwit {command} runs in one: start it without "
             f"mpiexec ({', '.join(COMMANDS)} run in several)"
         )
+
+
+def uses_gpus(devices: str | None) -> bool:
+    """Return True if ``--devices`` asks several processes for a GPU each."""
+    return devices not in (None, "cpu")
 
 
 def run_alone(function: Callable[[], Any]) -> Any:
@@ -66,17 +70,19 @@ class ProcessesQuery:
     :param answer_rows: returns labels and texts of the report's lines about these entries
     :param given: values of options that one process alone takes, by name; None if not given
     :param columns: returns the columns of a whole result that are written; None: all
+    :param devices: as given for ``--devices``; None, or ``cpu``: the cores of each process
     """
 
     command: str
     input: str
     options: ResultOptions
     reading: ReadingOptions
-    call: Callable[[DistributedGraph, Any], Any]
-    describe: Callable[[Processes, DistributedGraph, Any], Facts]
+    call: Callable[[Any, Any], Any]
+    describe: Callable[[Processes, Any, Any], Facts]
     answer_rows: Callable[[Facts], list[tuple[str, str]]]
     given: Mapping[str, Any]
     columns: Callable[[Any], list[Column]] | None = None
+    devices: str | None = None
 
     def answer(self) -> Any:
         """Read, run, write and report; return the result."""
@@ -95,17 +101,23 @@ class ProcessesQuery:
         display = Display(quiet=options.quiet or not is_first)
         with display.waiting(f"reading {self.input}"):
             source = self.input if is_spec(self.input) else file_of(self.input)
-            graph = processes.place(source, directed=self.reading.directed)
-        with display.bar(f"running {self.command}") as progress:
-            result = self.call(graph, progress)
-        if options.output is not None:
-            with display.waiting("writing"), processes.running("write", options.output):
-                whole = result.gather()
-                if output is not None:
-                    columns = whole.columns if self.columns is None else self.columns(whole)
-                    output.write(columns, whole.ids.in_file)
-        with processes.running("describe", self.command):
-            facts = self._facts(processes, graph, result)
+            directed = self.reading.directed
+            placed: DistributedGraph | GpuGraph
+            if uses_gpus(self.devices):
+                placed = processes.place(source, directed=directed, devices=str(self.devices))
+            else:
+                placed = processes.place(source, directed=directed)
+        with placed as graph:
+            with display.bar(f"running {self.command}") as progress:
+                result = self.call(graph, progress)
+            if options.output is not None:
+                with display.waiting("writing"), processes.running("write", options.output):
+                    whole = result.gather()
+                    if output is not None:
+                        columns = whole.columns if self.columns is None else self.columns(whole)
+                        output.write(columns, whole.ids.in_file)
+            with processes.running("describe", self.command):
+                facts = self._facts(processes, graph, result)
         if is_first:
             present(facts, options, lambda report: self._show(report, facts), output)
         return result
@@ -130,10 +142,14 @@ class ProcessesQuery:
                 f"--directed and --undirected are for files; {self.input} is generated"
             )
 
-    def _facts(self, processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
+    def _facts(
+        self, processes: Processes, graph: DistributedGraph | GpuGraph, result: Any
+    ) -> Facts:
+        from godwit.distributed.gpu_graph import GpuGraph
+
         statistics = result.statistics.to_dict()
         statistics["seconds"] = {**graph.seconds, **statistics["seconds"]}
-        weights = graph.rows.weights
+        weights = graph.graph.weights if isinstance(graph, GpuGraph) else graph.rows.weights
         bounds = processes.share(
             (weights.min(), weights.max()) if weights is not None and len(weights) else None
         )
@@ -169,7 +185,7 @@ class ProcessesQuery:
         report.facts([*self.answer_rows(facts), *outcome_rows(facts), *rows, ("exchange", text)])
 
 
-def parse_placed_vertex(text: str, graph: DistributedGraph, what: str) -> Any:
+def parse_placed_vertex(text: str, graph: DistributedGraph | GpuGraph, what: str) -> Any:
     """Return the vertex id for an id in the file or ``max-degree``; all processes call it.
 
     :param what: the name of the argument in messages
@@ -185,7 +201,7 @@ def parse_placed_vertex(text: str, graph: DistributedGraph, what: str) -> Any:
         return file_id - (0 if graph.ids.own else graph.ids.base)
 
 
-def describe_paths(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
+def describe_paths(processes: Processes, graph: DistributedGraph | GpuGraph, result: Any) -> Facts:
     """Return how many vertices were reached, and the largest distance."""
     import numpy as np
 
@@ -200,7 +216,7 @@ def describe_paths(processes: Processes, graph: DistributedGraph, result: Any) -
     }
 
 
-def describe_target(graph: DistributedGraph, result: Any, target: Any) -> Facts:
+def describe_target(graph: DistributedGraph | GpuGraph, result: Any, target: Any) -> Facts:
     """Return the target's distance and path, or None for both; all processes call it.
 
     :param target: an id
@@ -218,7 +234,9 @@ def describe_target(graph: DistributedGraph, result: Any, target: Any) -> Facts:
     return {"vertex": name, "distance": plain(distance), "path": graph.ids_of(path).tolist()}
 
 
-def describe_components(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
+def describe_components(
+    processes: Processes, graph: DistributedGraph | GpuGraph, result: Any
+) -> Facts:
     """Return the number of components."""
     return {"components": result.count}
 

@@ -69,6 +69,7 @@ class Context:
             for index, device in enumerate(resolved)
         )
         self._devices = tuple(endpoint.device for endpoint in self._endpoints if endpoint.device)
+        self.device_names = tuple(device.name for device in self._devices)
         self._host = Endpoint(self, "host", "host")
         if not (isinstance(transport, str) and transport in get_args(Transport)):
             raise InputError(f"transport must be 'direct' or 'host', got {shown(transport)}")

@@ -7,7 +7,7 @@ GPU: those that one process with as many GPUs would have there (:mod:`godwit.sup
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from godwit.distributed.processes import Processes, is_agreed
+from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.generators.spec import generate, is_spec
+from godwit.graph.ids import VertexIds
 from godwit.public import OnProcesses
 from godwit.trace import seconds_since
 
@@ -117,6 +119,32 @@ class GpuGraph(OnProcesses):
         """True if arcs have weights."""
         return self.graph.is_weighted
 
+    @property
+    def bounds(self) -> Array:
+        """The first vertex of each process, and the end of the last: int64 (processes + 1)."""
+        count = self.processes.count
+        return self.vertex_count * np.arange(count + 1, dtype=np.int64) // count
+
+    def names_of(self, positions: Array) -> VertexIds | int:
+        """Return the ids of all vertices, or the first one if they are consecutive."""
+        ids = self.graph.ids
+        if ids.is_range:
+            return int(ids[0]) if len(ids) else 0
+        return ids
+
+    def ids_of(self, positions: Array) -> Array:
+        """Return the ids of vertices of the whole graph, as in files."""
+        return array_of_ids(self.graph.ids.in_file, positions)
+
+    def positions(self, several: Sequence[Any], what: str) -> Array:
+        """Return the positions of vertices in the whole graph.
+
+        :param several: ids
+        :param what: the name of the argument in messages
+        :raises InputError: no vertex has one of the ids
+        """
+        return np.array(self.graph.ids.positions(several, what), np.int64)
+
     def highest_degree_vertex(self) -> Any:
         """Return the id of the vertex with most out-arcs, of several the first."""
         return self.graph.highest_degree_vertex()
@@ -152,6 +180,12 @@ class GpuGraph(OnProcesses):
             f"<GpuGraph: {self.vertex_count:,} vertices, {self.arc_count:,} arcs, {kind}; process "
             f"{self.processes.rank} of {self.processes.count} has {self.device}>"
         )
+
+
+def array_of_ids(ids: VertexIds, positions: Array) -> Array:
+    """Return the ids of vertices: int64, or objects."""
+    is_integer = ids.kind in ("consecutive", "integer")
+    return np.array(ids.of(positions), np.int64 if is_integer else object)
 
 
 def place_on_gpus(

@@ -76,6 +76,8 @@ class GpuProcesses:
 
     :param device: the GPU of this process
     :ivar why_by_host: why kernels do not reach all memory, so that hosts copy; empty if they do
+    :ivar change_each_other: atomics of kernels work in all memory, as far as is known: not of GPUs that the
+        launcher hides from other processes
     """
 
     def __init__(self, processes: Processes, device: Device) -> None:
@@ -84,6 +86,7 @@ class GpuProcesses:
         self._index = gpu_index(device)
         self._opened: list[int] = []
         self.why_by_host = self._probe()
+        self.change_each_other = self.reach_each_other and self._has_atomics()
 
     @property
     def reach_each_other(self) -> bool:
@@ -128,13 +131,16 @@ class GpuProcesses:
             self._processes.meet()
             yield
 
-    def close(self) -> None:
-        """Unmap the memory of other processes; nothing uses it any more."""
+    def unmap(self) -> None:
+        """Unmap the memory of other processes' GPUs, which no kernel of this one uses any more."""
         opened, self._opened = self._opened, []
-        if opened:
-            with held_gpus([self._index]):
-                for address in opened:
-                    ipc.close_opened(self._index, address)
+        for address in opened:
+            ipc.close_opened(self._index, address)
+
+    def close(self) -> None:
+        """Unmap the memory; the calling thread does not hold the GPU."""
+        with held_gpus([self._index]):
+            self.unmap()
 
     def _probe(self) -> str:
         """Return why memory is not reached, by a try; all processes call it."""
@@ -156,3 +162,16 @@ class GpuProcesses:
                         why = str(error)
             reasons = self._processes.share(why)  # before the buffer is freed
         return next((reason for reason in reasons if reason), "")
+
+    def _has_atomics(self) -> bool:
+        """Return True if links have native atomics; all processes call it."""
+        own = driver.properties(self._index).pci_bus_id
+        seen = {
+            driver.properties(index).pci_bus_id: index for index in range(driver.device_count())
+        }
+        others = [bus for bus in self._processes.share(own) if bus != own]
+        works = all(
+            bus in seen and bool(driver.peer_attribute("native_atomics", self._index, seen[bus]))
+            for bus in others
+        )
+        return not self.any(not works)

@@ -68,6 +68,8 @@ class Processes:
 
     :ivar rank: number of this process, from 0
     :ivar count: number of processes
+    :ivar machine: numbers of those on this machine, ascending
+    :ivar machine_sizes: (count) how many are on the machine of each
     """
 
     def __init__(self, mpi: Any) -> None:
@@ -82,7 +84,7 @@ class Processes:
         self._communicates = False
         self._interrupted = self._defers = False
         self.volume = Volume(self.count)
-        _share_cores(mpi, self._world)
+        self.machine, self.machine_sizes = _share_cores(mpi, self._world)
         if self.count > 1:
             atexit.register(self._say_ended)
             sys.excepthook = _Excepthook(self, sys.excepthook)
@@ -466,6 +468,11 @@ def is_agreed(error: BaseException) -> bool:
     return hasattr(error, _AGREED)
 
 
+def has_joined() -> bool:
+    """Return True if this process has joined others, by :func:`context`."""
+    return _processes is not None
+
+
 def is_silent(error: BaseException) -> bool:
     """Return True if the first process reports an error, and this is another one."""
     return is_agreed(error) and _processes is not None and _processes.rank > 0
@@ -510,14 +517,19 @@ def _begins(counts: Array) -> Array:
     return np.cumsum(counts) - counts
 
 
-def _share_cores(mpi: Any, world: Any) -> None:
-    """Divide the cores of this machine among its processes, unless the launcher has done so."""
+def _share_cores(mpi: Any, world: Any) -> tuple[list[int], list[int]]:
+    """Divide the cores of this machine among its processes, unless the launcher has done so.
+
+    :returns: the numbers of these processes, and how many are on the machine of each process
+    """
     here = world.Split_type(mpi.COMM_TYPE_SHARED)
     mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {-1}
     all_cores = here.allgather(mine)
+    machine = sorted(here.allgather(world.Get_rank()))
     here.Free()
     claimed = sum(map(len, all_cores))
     config.share_cores(len(set().union(*all_cores)) / claimed)
+    return machine, world.allgather(len(machine))
 
 
 _processes: Processes | None = None

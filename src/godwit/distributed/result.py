@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from godwit.distributed.gpu_graph import GpuGraph
+from godwit.distributed.gpu_graph import GpuGraph, array_of_ids
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array, as_count
@@ -54,14 +54,21 @@ class DistributedResult(VertexResult):
         return [Column(self.value_name, self._values)]
 
     def _column_of_vertices(
-        self, name: str, positions: Array, names: Array | int, present: Array | None = None
+        self,
+        name: str,
+        positions: Array,
+        names: Array | VertexIds | int,
+        present: Array | None = None,
     ) -> Column:
         """Return a column whose values are vertices of the whole graph.
 
-        :param names: their ids, or the first id of a graph whose ids are consecutive
+        :param names: their ids; or those of all vertices, of which the first one is enough if they are
+            consecutive
         """
         if self._processes is None:
             return Column(name, positions, present, ids=True)
+        if isinstance(names, VertexIds):
+            names = array_of_ids(names, np.maximum(positions, 0))
         return Column(name, positions + names if isinstance(names, int) else names, present)
 
     def gather(self, root: int = 0) -> Self | None:

@@ -127,12 +127,12 @@ def run(
 
     Arrays of fields have an element for each vertex of the whole graph, or for each of the own ones.
     """
-    options = query_options(timeout_s=timeout_s, progress=progress)
     code, processes = program.code, graph.processes
     given = fields if isinstance(fields, Mapping) else {}
     kinds = sorted((repr(name), kind_of(values)) for name, values in given.items())
     same = repr(numbers), kind_of(frontier), kinds
     with processes.running("StepProgram.run", code.name, graph.vertex_count, *same):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         _check(code)
         state = _initial(program, graph, fields, numbers, frontier)
         statistics = RunStatistics(("cpu",), "step program")

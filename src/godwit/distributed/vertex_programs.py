@@ -108,12 +108,12 @@ def run(
 
     Arrays of values have an element for each vertex of the whole graph, or for each of the own ones.
     """
-    options = query_options(
-        execution=execution, timeout_s=timeout_s, progress=progress, worker=worker
-    )
     processes = graph.processes
     asked = repr(parameters), limit, target, execution, max_items, repr(worker), kind_of(start)
     with processes.running("run", getattr(program, "name", None), graph.vertex_count, *asked):
+        options = query_options(
+            execution=execution, timeout_s=timeout_s, progress=progress, worker=worker
+        )
         if not isinstance(program, VertexProgram):
             raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
         if program.combine not in ("min", "max") and (limit is not None or target is not None):

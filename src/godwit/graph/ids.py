@@ -290,6 +290,8 @@ class VertexIds:
 
         Arguments and errors as of :meth:`in_order`.
         """
+        if type(given) is int:
+            return np.array([self.position(given, what)], np.int64)
         positions = self.in_order(given, what, or_none=or_none)
         return positions if len(positions) < 2 else np.unique(positions)
 
@@ -461,6 +463,9 @@ class VertexIds:
         return self._kind == "object" and self._find(given) is not None
 
     def _find(self, id: Any) -> int | None:
+        if type(id) is int and self._held is None and self._kind == "consecutive":
+            vertex = id - self._first
+            return vertex if 0 <= vertex < self._count else None
         if self._kind == "text":
             return self._find_text(id)
         if self._kind == "object":

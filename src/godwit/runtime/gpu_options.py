@@ -87,6 +87,8 @@ def check_options(
 
 def check_asynchronous(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """Raise InputError for options that the asynchronous solver does not take, such as broadcasts."""
+    if gpu is DEFAULT_GPU_OPTIONS:
+        return
     what = "vertex programs, SSSP, and BFS with execution='asynchronous'"
     check_options(devices, gpu, what, OF_WORKERS)
     refuse(
@@ -118,9 +120,14 @@ def check_ranks(devices: Sequence[Device], gpu: GpuOptions, *, one_hop: bool) ->
         )  # fmt: skip
 
 
-def check_components(devices: Sequence[Device], gpu: GpuOptions) -> None:
-    """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send."""
-    check_options(devices, gpu, "connected components")
+def check_components(devices: Sequence[Device], gpu: GpuOptions, names: Sequence[str] = ()) -> None:
+    """Raise InputError if ``communication`` was given for components: ``merge`` decides what GPUs send.
+
+    :param names: as of :func:`check_options`
+    """
+    if gpu is DEFAULT_GPU_OPTIONS:
+        return
+    check_options(devices, gpu, "connected components", names)
     for wrong in get_args(Communication):
         refuse(
             devices, gpu, wrong,

@@ -48,10 +48,10 @@ def are_peers(devices: Sequence[Device], *, atomics: bool = False) -> bool:
 
     :param atomics: require native atomics on it, too
     """
+    if len(devices) == 1:
+        return devices[0].kind == "cuda"
     if {device.kind for device in devices} != {"cuda"}:
         return False
-    if len(devices) == 1:
-        return True
     from godwit.runtime.cuda.devices import reach_each_other
 
     return reach_each_other(devices, atomics=atomics)

@@ -140,7 +140,7 @@ class RunStatistics:
         for name in (*_COUNTS, _COUNTING):
             self.__dict__.pop(name, None)
 
-    def count_later(self, count: Callable[[RunStatistics], None]) -> None:
+    def count_later(self, count: Callable[[RunStatistics], object]) -> None:
         """Set counts when one of them is first read, so that a query does not wait for that.
 
         :param count: sets the counts of these statistics; reads nothing that changes after the run
@@ -208,6 +208,18 @@ class RunStatistics:
         for phase, taken in seconds.items():
             self.seconds[phase] = taken
             self.seconds["run"] = self.seconds.get("run", 0.0) - taken
+
+    def take_run(self, begin_s: float, seconds: dict[str, float]) -> None:
+        """Set the phases of a run that ends now.
+
+        :param begin_s: when it began
+        :param seconds: time by phase; the rest is phase ``run``
+        """
+        rest_s = seconds_since(begin_s, "run")
+        for taken in seconds.values():
+            rest_s -= taken
+        self.seconds["run"] = rest_s
+        self.seconds.update(seconds)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Add the time of the block to a phase."""

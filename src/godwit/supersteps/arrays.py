@@ -80,7 +80,11 @@ class DeviceArray:
         return self[part].nbytes if part in self else 0
 
     def room(self, part: StepPart, nbytes: int) -> Buffer:
-        """Return a device's buffer with at least `nbytes`; a new one has undefined content."""
+        """Return a device's buffer with at least `nbytes`; a new one has undefined content.
+
+        If other processes have the buffers mapped, all call it alike.
+        """
+        self._placement.unmap_to_free(self, 0 < self.nbytes(part) < nbytes)
         if part not in self or self[part].nbytes < nbytes:
             self.release(part)  # first: the larger buffer may need the memory
             self._buffers[part.place] = Buffer(part.index, nbytes)

@@ -15,7 +15,8 @@ from godwit.placement import (
 from godwit.public import public
 from godwit.runtime.registry import DevicesArgument
 from godwit.supersteps import compile_row_makers
-from godwit.worker.query import place_parts
+from godwit.worker.options import SolverOptions
+from godwit.worker.query import place_parts, searched_on_gpus
 
 
 @public
@@ -54,7 +55,7 @@ def place(
     placed.is_kept, placed.names_devices = True, is_choice
     try:
         compile_row_makers(placed)
-        place_parts(placed)
+        place_parts(searched_on_gpus(placed, SolverOptions()))
     except BaseException:
         placed.close()
         raise

@@ -21,7 +21,7 @@ from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.devices import CLOSED, held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
@@ -41,7 +41,7 @@ from godwit.supersteps.rows import (
     positions_on,
 )
 from godwit.trace import seconds_since
-from godwit.worker.cuda.placement import CLOSED, GpuEndpoints, Plan, require_room
+from godwit.worker.cuda.placement import GpuEndpoints, Plan, require_room
 
 Kept = TypeVar("Kept")
 Outcome = TypeVar("Outcome")
@@ -62,6 +62,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :param numbering: positions that are known already
     :param processes: those whose GPUs run together, each of which has the graph and one device; None: this
         process has all devices
+    :param results: the vertices whose values results have; None: all, or of several processes a share
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
@@ -80,9 +81,11 @@ class StepPlacement(GpuEndpoints[StepPart]):
         id_dtype: Any = None,
         numbering: Positions | None = None,
         processes: OtherProcesses | None = None,
+        results: range | None = None,
     ) -> None:
         super().__init__(devices)
         self.processes = processes
+        self._results = results
         self.device_count = len(devices) if processes is None else processes.count
         if partition is not None and (
             partition.part_count != self.device_count or len(partition.owner) != graph.vertex_count
@@ -100,7 +103,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._copying = Lock()
         self.device_arrays: list[DeviceArray] = []
         self.position_of = DeviceArray(self)
-        self._vertex_of = DeviceArray(self)
+        self.vertex_of = DeviceArray(self)
         self.row_arrays: dict[Direction, RowArrays] = {
             "out": RowArrays(self),
             "in": RowArrays(self),
@@ -113,6 +116,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._kept: dict[Any, Any] = {}
         self._arrays: dict[str, ArraysByName] = {}
         self._addresses: dict[DeviceArray, list[int]] = {}
+        self._mapped: set[DeviceArray] = set()  # in other processes
         begin = perf_counter()
         if numbering is None:
             numbering = number_vertices(graph, self.device_count, partition, id_dtype=id_dtype)
@@ -148,8 +152,10 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     @property
     def results(self) -> range:
-        """The vertices whose values results have in this process: a share of all."""
+        """The vertices whose values results have in this process."""
         n = self.vertex_count
+        if self._results is not None:
+            return self._results
         if self.processes is None:
             return range(n)
         rank, count = self.processes.rank, self.processes.count
@@ -174,7 +180,20 @@ class StepPlacement(GpuEndpoints[StepPart]):
         if array not in self._addresses:
             (part,) = self.parts
             self._addresses[array] = self.processes.addresses(array[part])
+            self._mapped.add(array)
         return self._addresses[array]
+
+    def unmap_to_free(self, array: DeviceArray, is_freed: bool) -> None:
+        """Unmap all memory of other processes if one of them is about to free its buffer of an array.
+
+        All processes call it alike. Plans that point to the memory are made anew.
+        """
+        if self.processes is not None and array in self._mapped and self.any(is_freed):
+            self._addresses.clear()
+            self._mapped.clear()
+            self.processes.unmap()
+            self.note_freed()
+            self.any(False)  # all have unmapped it
 
     def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return a plan; see :meth:`GpuEndpoints.plan`. If one process makes it anew, all do."""
@@ -346,20 +365,28 @@ class StepPlacement(GpuEndpoints[StepPart]):
             count_rows(self, in_or_out, array)
         return array.buffers
 
-    def first_neighbours(self) -> list[Buffer]:
-        """Return, on each device, (owned) ids: of each own vertex the neighbour of highest degree, or -1.
+    def first_neighbours(self) -> DeviceArray:
+        """Return an array of (owned) ids: of each own vertex the neighbour of highest degree, or -1.
 
         It is a head of an arc from the vertex, or a tail of one to it.
 
         :raises GraphTooLargeError: need against free, before anything but rows is allocated
         """
         if not self.is_directed:
-            return [rows.heads for rows in self.rows("out")]
+            return self.heads("out")
         if not self._first_neighbours:
             out_rows, in_rows = self.rows("out"), self.rows("in")
             with self._making_rows():
                 join_heads(self, out_rows, in_rows, self._first_neighbours)
-        return self._first_neighbours.buffers
+        return self._first_neighbours
+
+    def heads(self, direction: Direction) -> DeviceArray:
+        """Return an array of (owned) ids: of each own vertex the first neighbour of a direction, or -1.
+
+        :raises GraphTooLargeError: need against free, before anything is allocated
+        """
+        self.rows(direction)
+        return self.row_arrays[self.stored_direction(direction)].heads[False]
 
     def positions(self) -> list[Buffer]:
         """Return, on each device, (n) ids: the position of each vertex."""
@@ -367,9 +394,9 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     def vertices(self) -> list[Buffer]:
         """Return, on each device, (owned) ids: the vertex of each local index."""
-        if not self._vertex_of:
-            list_vertices(self, self._vertex_of)
-        return self._vertex_of.buffers
+        if not self.vertex_of:
+            list_vertices(self, self.vertex_of)
+        return self.vertex_of.buffers
 
     def position(self, vertices: Any) -> Array:
         """Return (k) int64 positions of vertices."""
@@ -392,6 +419,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def copies(self, count: int) -> StepCopies:
         """Return the whole graph on each of the first GPUs, kept until :meth:`drop_copies`.
 
+        Results of theirs have the values that those of this placement have.
+
         The calling thread must not hold the GPUs.
 
         :param count: at most the number of GPUs
@@ -402,7 +431,9 @@ class StepPlacement(GpuEndpoints[StepPart]):
             while len(self._copies) < count and not self.closed:
                 device = self.devices[firsts[len(self._copies)]]
                 known = self._copies[0].numbering if self._copies else None
-                self._copies.append(StepPlacement([device], self.graph, numbering=known))
+                self._copies.append(
+                    StepPlacement([device], self.graph, numbering=known, results=self.results)
+                )
             if self.closed:
                 for copy in self._copies:  # it was closed while these were made
                     copy.close()

@@ -5,8 +5,9 @@ See :mod:`godwit.supersteps.processes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import sleep
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,34 @@ class ProcessExchange(Exchange):
                 pointer + other * nbytes, pointer + part.device * nbytes, nbytes, part.stream
             )
         part.stream.synchronize()
+
+    def carry(
+        self, array: DeviceArray, nbytes: int, sources: Mapping[int, int], into: DeviceArray
+    ) -> None:
+        """Copy the first bytes of a device's array to another array of other devices.
+
+        :param sources: the device from which each device that gets something gets it
+        """
+        rank, nothing = self._part.device, np.empty(0, np.uint8)
+        is_source = rank in sources.values()
+        own = array[self._part].download(np.uint8, nbytes) if is_source else nothing
+        parts = [
+            own if sources.get(other) == rank else nothing for other in range(self._processes.count)
+        ]
+        received = self._processes.exchange(parts)
+        if rank in sources:
+            into[self._part].upload(received[sources[rank]])
+
+    def lower(self, array: DeviceArray, dtype: np.dtype[Any]) -> None:
+        """Lower each value of an array of all positions to the least one of all devices, on all devices."""
+        nbytes, buffer = self._own_bytes(8 * dtype.itemsize), array[self._part]
+        parts = [
+            buffer.download(np.uint8, nbytes, nbytes * owner)
+            for owner in range(self._processes.count)
+        ]
+        received = [part.view(dtype) for part in self._processes.exchange(parts)]
+        buffer.upload(np.minimum.reduce(received), nbytes * self._part.device)
+        self.broadcast(array, 8 * dtype.itemsize)
 
     def join(self, array: DeviceArray, itemsize: int) -> None:
         """Copy the other devices' values to the own buffer, each behind what its owner's kernel has done.

@@ -37,6 +37,10 @@ class OtherProcesses(Protocol):
     def reach_each_other(self) -> bool:
         """True if kernels reach the memory of all processes' GPUs."""
 
+    @property
+    def change_each_other(self) -> bool:
+        """True if atomics of kernels work in the memory of all processes' GPUs."""
+
     def any(self, flag: bool) -> bool:
         """Return True if any process gives True."""
 
@@ -45,6 +49,12 @@ class OtherProcesses(Protocol):
 
     def addresses(self, buffer: Buffer) -> list[int]:
         """Return the addresses, for kernels of this process, of the buffers that all processes give."""
+
+    def unmap(self) -> None:
+        """Unmap the memory of other processes' GPUs, which no kernel of this one uses any more.
+
+        The caller holds the GPU. Unlike other methods, this one returns at once.
+        """
 
     def exchange(self, parts: Sequence[Array]) -> list[Array]:
         """Send each process an array of bytes; return those that it got, in the order of the processes."""

@@ -17,12 +17,14 @@ import numpy as np
 
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
+from godwit.errors import GraphTooLargeError
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda import driver
+from godwit.runtime.cuda.compile import compile_meanwhile
 from godwit.runtime.cuda.copies import download
-from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share
+from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share, Turns, source
 from godwit.runtime.cuda.memory import new_host_array
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
@@ -56,7 +58,9 @@ class VertexValues(Arrival):
     :param result_dtype: dtype that they are converted to, if another
     :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
-    :param turn: as of :class:`godwit.runtime.cuda.delivery.Piece`
+    :param keeps_others: ranges of other devices are not overwritten: values of several GPUs are joined in
+        memory of its own
+    :param turns: as of :class:`godwit.runtime.cuda.delivery.Arrival`
     :param exchange: of the plan that computes them; gets the values of other processes' devices
     """
 
@@ -70,7 +74,8 @@ class VertexValues(Arrival):
         result_dtype: Any = None,
         unreached: tuple[Any, Any] | None = None,
         own_first: bool = False,
-        turn: tuple[int, int] = (0, 0),
+        turns: Turns = (),
+        keeps_others: bool = False,
         exchange: Exchange | None = None,
     ) -> None:
         dtype = np.dtype(dtype)
@@ -88,7 +93,12 @@ class VertexValues(Arrival):
         if not own_first:
             gatherer = delivery.gatherer(location.gpu)
             values, joined = _addresses(placement, array, dtype, gatherer)
-        super().__init__(delivery, values, conversion, location, joined=joined, turn=turn)
+            if (keeps_others or turns) and len(values) > 1 and location.gpu is not None:
+                joined = _joined_room(placement, gatherer)
+        super().__init__(
+            delivery, values, conversion, location, joined=joined, turns=turns,
+            is_alone=placement.device_count == 1,
+        )  # fmt: skip
 
     def gather(self) -> tuple[Any, float]:
         """Return the array when it is written, and the seconds that the caller waited for it."""
@@ -96,8 +106,32 @@ class VertexValues(Arrival):
         if self._exchange is not None:
             self._exchange.join(self._array, self._itemsize)
         result = self.finish()
-        self._placement.add_seconds("deliver", begin)
-        return result, seconds_since(begin, "gather")
+        gather_s = seconds_since(begin, "gather")
+        seconds = self._placement.seconds
+        seconds["deliver"] = seconds.get("deliver", 0.0) + gather_s
+        return result, gather_s
+
+
+class _Joined:
+    """Room on the GPU that gathers for the values of all positions, kept between queries."""
+
+    def __init__(self, placement: StepPlacement) -> None:
+        self.values = DeviceArray(placement)
+
+
+def _joined_room(placement: StepPlacement, gatherer: int) -> int:
+    """Return the address of room for 8 bytes of each position; 0 if there is none."""
+    part = placement.parts[gatherer]
+    try:
+        return placement.kept(_Joined).values.room(part, 8 * placement.count).pointer
+    except GraphTooLargeError:
+        return 0
+
+
+def compile_delivery(placement: StepPlacement, dtype: Any) -> None:
+    """Start to compile what gathers values of a dtype that are not converted, while the caller goes on."""
+    conversion = Conversion(np.dtype(dtype), np.dtype(dtype))
+    compile_meanwhile(placement.indexes[0], source(conversion, placement.id_dtype))
 
 
 def deliver_vertices(

@@ -27,7 +27,7 @@ from godwit.runtime.cuda.devices import reach_each_other
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.cuda.slices import SlicedRun, nanoseconds
+from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, nanoseconds
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -246,10 +246,20 @@ class RunArrays:
     """
 
     def __init__(self, placement: StepPlacement) -> None:
+        self._placement = placement
         self.control = DeviceArray(placement)
         self.board = DeviceArray(placement)
         self.outcome = DeviceArray(placement)
         self.are_valid = False
+
+    def clear(self) -> None:
+        """Clear control words and boards: a run may have left them in any state."""
+        for part in self._placement.parts:
+            self.control[part].fill_bytes(0)
+            self.outcome.pinned_room(part, STEP_OUTCOME.itemsize).fill_bytes(0)
+            for board in self.board.rooms(part):
+                board.fill_bytes(0)
+        self.are_valid = True
 
 
 Placed = TypeVar("Placed", StepPlacement, StepCopies, StepPlacement | StepCopies)
@@ -287,10 +297,14 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.placement: Placed = placement
         self.arguments = arguments
         self._stage = {name: arguments["stage"][name] for name in STAGE.names or ()}
+        # What is written in these: most queries differ little, and NumPy takes its time.
+        self._request: tuple[int, bool, bytes | None] | None = None
+        self._slice: tuple[float, bool] | None = None
         self.functions = tuple(functions)
         self._threads = max(64, gpu.threads or threads)
         self.shared_bytes = 0
         self.exchange = self._new_exchange()
+        self._run_arrays = [one.kept(RunArrays) for one in placement.placements]
         self._relay: ReportRelay | None = None
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
@@ -364,40 +378,36 @@ class StepPlan(SlicedRun, Generic[Placed]):
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
-        stage = self._stage
-        stage["first_phase"][:] = phase
-        stage["early"][:] = early
-        stage["first_state"][:] = 0 if state is None else state
+        request = (phase, early, None if state is None else state.tobytes())
+        if request != self._request:
+            stage = self._stage
+            stage["first_phase"][:] = phase
+            stage["early"][:] = early
+            stage["first_state"][:] = 0 if state is None else state
+            self._request = request
         self.exchange_s = 0.0
-        self.exchange.clear()
-        for placement in self.placement.placements:
-            self._validate(placement)
+        if self.exchange.by_host:
+            self.exchange.clear()
+        for arrays in self._run_arrays:
+            if not arrays.are_valid:
+                arrays.clear()
         try:
             kernel_s = self.drive(poll, behind)
         except BaseException:
-            for placement in self.placement.placements:
-                placement.kept(RunArrays).are_valid = False
+            for arrays in self._run_arrays:
+                arrays.are_valid = False
             self.give_up()
             raise
         return kernel_s
 
-    def _validate(self, placement: StepPlacement) -> None:
-        """Clear control words and boards if a run may have left them in any state."""
-        arrays = placement.kept(RunArrays)
-        if arrays.are_valid:
-            return
-        for part in placement.parts:
-            arrays.control[part].fill_bytes(0)
-            arrays.outcome.pinned_room(part, STEP_OUTCOME.itemsize).fill_bytes(0)
-            for board in arrays.board.rooms(part):
-                board.fill_bytes(0)
-        arrays.are_valid = True
-
     def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
         """Write into the arguments how long the launch lasts, and whether a run begins."""
+        if (slice_s, is_first) == self._slice:
+            return
         # Where the host copies, a launch is one superstep.
         self._stage["slice_ns"][:] = 0 if self.exchange.by_host else nanoseconds(slice_s)
         self._stage["begins"][:] = is_first
+        self._slice = slice_s, is_first
 
     def _run_slice(
         self,
@@ -454,10 +464,10 @@ class StepPlan(SlicedRun, Generic[Placed]):
             values = self._values[key] = make()
         return values.begin()
 
-    def state_pointer(self, word: int) -> int:
-        """Return the address of a word of ``control->state`` on the first GPU."""
+    def state_pointers(self, word: int) -> list[int]:
+        """Return the address of a word of ``control->state`` on each device."""
         state = int(STEP_CONTROL.fields["state"][1]) if STEP_CONTROL.fields else 0
-        return int(self._stage["control"][0]) + state + 8 * word
+        return [int(control) + state + 8 * word for control in self._stage["control"]]
 
     def close(self) -> None:
         """Free what the plan alone has."""
@@ -507,17 +517,78 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.arguments[place]["stage"]["prepare"] = value
 
 
-def count_work(outcomes: Array, processed: int, arcs: int, statistics: RunStatistics) -> None:
+class SearchSeeds:
+    """The vertices from which a search begins, in pinned memory that its kernels read.
+
+    :param arguments: (devices) structs with fields ``seeds`` and ``seed_count``
+    :ivar active: of each device, the number of vertices that kernels reach otherwise than as seeds: in an
+        undirected graph those with arcs, which come first
+    """
+
+    def __init__(self, placement: StepPlacement, arguments: Array) -> None:
+        numbering = placement.numbering
+        self._position, self._capacity = numbering.position, numbering.capacity
+        with_arcs = numbering.classes[:, RowClass.CLASS_NONE]
+        self.active: list[int] = (numbering.owned if placement.is_directed else with_arcs).tolist()
+        self._results = placement.results
+        self._pointers, self._counts = arguments["seeds"], arguments["seed_count"]
+        self._count = 0
+        self._take_room(1, placement.id_dtype)
+
+    def _take_room(self, count: int, dtype: Any) -> None:
+        self._room = PinnedBuffer(count * dtype.itemsize)
+        self._words = self._room.array(dtype)
+        self._first = self._words.data
+        self._pointers[:] = self._room.pointer
+
+    def write(self, sources: Array) -> Array | None:
+        """Write what a search begins from; return the places in the result of sources without arcs.
+
+        None if all have some. In an undirected graph kernels keep no values of vertices without arcs; in a
+        directed one of all.
+
+        :param sources: (s) vertices, each once
+        """
+        count = len(sources)
+        if count != self._count:
+            self._counts[:] = self._count = count
+        if count == 1:  # in few steps, without NumPy's
+            self._first[0] = seed = self._position.item(sources.item(0))
+            owner, index = divmod(seed, self._capacity)
+            return None if index < self.active[owner] else self._places(sources)
+        seeds = self._position[sources]
+        if count > len(self._words):
+            self._room.close()
+            self._take_room(count, seeds.dtype)
+        self._words[:count] = seeds
+        owners, indexes = np.divmod(seeds, self._capacity)
+        has_none = indexes >= np.array(self.active)[owners]
+        return self._places(sources[has_none]) if has_none.any() else None
+
+    def _places(self, vertices: Array) -> Array:
+        """Return the places of those vertices whose values results have in this process."""
+        first, end = self._results.start, self._results.stop
+        return vertices[(vertices >= first) & (vertices < end)] - first
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._room.close()
+
+
+def count_work(kept: KeptOutcomes, processed: int, arcs: int, statistics: RunStatistics) -> Array:
     """Fill in what the devices have counted.
 
-    :param outcomes: of their latest launch
+    :param kept: outcomes of their latest launch
     :param processed: index of the count of processed items
     :param arcs: index of the count of arcs
+    :returns: the outcomes
     """
+    outcomes = kept.array()
     counts = outcomes["run_counts"]
     statistics.processed_items = counts[:, processed].astype(np.int64)
     statistics.arcs_relaxed = counts[:, arcs].astype(np.int64)
     statistics.rounds = outcomes["state"][:, STEP].astype(np.int64)
+    return outcomes
 
 
 def state_words(state: Sequence[Any]) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from godwit.arrays import ResultLocation
@@ -89,9 +90,9 @@ class WorkerOptions:
 DEFAULT_WORKER_OPTIONS = WorkerOptions()
 
 
-@dataclass
+@dataclass(frozen=True)
 class SolverOptions:
-    """All options of one query, checked.
+    """All options of one query, checked; queries with the same options share them.
 
     :param execution: ``"asynchronous"``: devices do not wait for each other; ``"bulk-synchronous"``: in
         supersteps, at the end of which all devices synchronize; ``"auto"``: the faster one
@@ -113,13 +114,14 @@ class SolverOptions:
     hand_over: HandOver | None = None
 
     def __post_init__(self) -> None:
-        self.execution = as_execution(self.execution)
+        as_execution(self.execution)
         if not isinstance(self.worker, WorkerOptions):
             raise InputError(f"worker must be WorkerOptions, got {shown(self.worker)}")
         if not isinstance(self.gpu, GpuOptions):
             raise InputError(f"gpu must be GpuOptions, got {shown(self.gpu)}")
         if self.timeout_s is not None:
-            self.timeout_s = as_positive_number(self.timeout_s, "timeout_s")
+            seconds = as_positive_number(self.timeout_s, "timeout_s")
+            object.__setattr__(self, "timeout_s", seconds)
         check_callable(self.progress, "progress")
         if self.in_steps and (self.gpu.hops or 0) > SUPERSTEP_HOPS:
             raise InputError(
@@ -127,11 +129,16 @@ class SolverOptions:
                 f"ExperimentOptions must be 0, 1 or None, got {self.gpu.hops}"
             )
 
-    @property
+    @cached_property
     def asks_for_kernels(self) -> bool:
         """True if the execution, or an option of workers or kernels, differs from its default."""
         is_plain = self.execution == "auto" and self.worker == DEFAULT_WORKER_OPTIONS
         return not is_plain or self.gpu != DEFAULT_GPU_OPTIONS
+
+    @property
+    def refers_to_nothing(self) -> bool:
+        """True if these are the options of many queries: without a time-out or a function of one."""
+        return self.timeout_s is None and self.progress is None and self.hand_over is None
 
     @property
     def asks_for_gpu(self) -> bool:
@@ -164,13 +171,32 @@ def query_options(
     :raises InputError: see :class:`SolverOptions`
     :raises DeviceError: ``results`` names a GPU that does not exist
     """
+    location = ResultLocation.named(results)
+    if timeout_s is None and (progress is None or isinstance(progress, bool)):
+        try:
+            return _lasting_options(execution, worker, gpu, location.gpu)
+        except TypeError:  # an argument that cannot be hashed, which is refused below
+            progress = None
     return SolverOptions(
         execution,  # type: ignore[arg-type]  # it is checked
         DEFAULT_WORKER_OPTIONS if worker is None else worker,
         DEFAULT_GPU_OPTIONS if gpu is None else gpu,
         timeout_s,
         None if isinstance(progress, bool) else progress,  # a bar is a function by now
-        ResultLocation.named(results),
+        location,
+    )
+
+
+@lru_cache(maxsize=64)
+def _lasting_options(
+    execution: Any, worker: WorkerOptions | None, gpu: GpuOptions | None, results_gpu: int | None
+) -> SolverOptions:
+    """Return options that refer to nothing of a query."""
+    return SolverOptions(
+        execution,
+        DEFAULT_WORKER_OPTIONS if worker is None else worker,
+        DEFAULT_GPU_OPTIONS if gpu is None else gpu,
+        location=ResultLocation(results_gpu),
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from inspect import signature
 from types import MappingProxyType
 from typing import Any, Literal
@@ -193,6 +194,7 @@ def check_bitwise(combine: str, dtype: np.dtype[Any], where: str) -> None:
         raise InputError(f"{where}: combine={combine!r} is for integers, got {dtype.name}")
 
 
+@lru_cache(maxsize=64)
 def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
     """Return the value of a dtype that every message improves on, or that adds nothing."""
     if combine in ("add", "or"):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from godwit import config
-from godwit.errors import InputError
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.depth import likely_levels
 from godwit.graph.foreign import not_a_graph
@@ -26,12 +26,20 @@ from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
+from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.options import SolverOptions
 
 if TYPE_CHECKING:
     from godwit.worker.cuda.placement import GpuPlacement
 
 GraphArgument = Graph | PlacedGraph
+
+
+class _HasStatistics(Protocol):
+    statistics: RunStatistics
+
+
+Result = TypeVar("Result", bound=_HasStatistics)
 
 
 def place_parts(placed: PlacedGraph) -> GpuPlacement | None:
@@ -50,6 +58,54 @@ def _place_on_gpus(placed: PlacedGraph) -> GpuPlacement:
     from godwit.worker.cuda.placement import GpuPlacement
 
     return GpuPlacement(placed.context.devices, placed.layout.parts)
+
+
+_ARCS_OF_A_GPU = 1 << 27
+"""Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
+_ASYNCHRONOUS_ARCS = 1 << 28
+_ASYNCHRONOUS_DEGREE = 8
+"""Arcs of each GPU, and of each vertex, from which on the asynchronous engine is to gain by several: with a
+quarter as many, two GPUs took 1.4 times as long as one (benchmarks/RESULTS.md)."""
+
+
+def suits_all_gpus(placed: PlacedGraph, arcs_of_a_gpu: int | None = None) -> bool:
+    """Return True if all GPUs of a graph search together; else the first one does so alone.
+
+    :param arcs_of_a_gpu: from which on several are faster; None: by rows sorted by weight
+    """
+    devices = placed.context.devices
+    if len(devices) == 1 or not placed.has_peers:
+        return False
+    if placed.asked_partition is not None:
+        return True
+    names = {device.name for device in devices}
+    least = _ARCS_OF_A_GPU if arcs_of_a_gpu is None else arcs_of_a_gpu
+    return len(names) == len(devices) and placed.graph.arc_count // len(devices) >= least
+
+
+def searched_on_gpus(placed: PlacedGraph, options: SolverOptions) -> PlacedGraph:
+    """Return the placed graph that the asynchronous engine searches: of several GPUs mostly on the first.
+
+    On roads, meshes and small graphs a GPU alone is faster than several, which meet after little work. All
+    search if the user asked for a partition, for duplicates or for options of the engine, if each has much
+    work, or if the first one has no room for the graph. CPUs always search as placed.
+    """
+    devices, graph = placed.context.devices, placed.graph
+    if len(devices) == 1 or devices[0].kind != "cuda" or options.asks_for_kernels:
+        return placed
+    if placed.asked_partition is not None or placed.duplication is not None:
+        return placed
+    is_wide = graph.arc_count >= _ASYNCHRONOUS_DEGREE * graph.vertex_count
+    if is_wide and suits_all_gpus(placed, _ASYNCHRONOUS_ARCS):
+        return placed
+    alone = placed.on_first()
+    if alone is None:
+        return placed
+    try:
+        place_parts(alone)
+    except GraphTooLargeError:
+        return placed
+    return alone
 
 
 def devices_for_one_query(
@@ -103,11 +159,40 @@ def placed_for_query(
 ) -> AbstractContextManager[PlacedGraph]:
     """Return a block with the placed graph; an unplaced one is placed for this query."""
     if isinstance(graph, PlacedGraph):
-        if devices is not None or partition is not None:
-            raise InputError("the graph is placed already: give devices and partition to place()")
-        graph.check_open()
+        _check_placed(graph, devices, partition)
         return nullcontext(graph)
     return place_for_one_query(graph, devices, partition)
+
+
+def _check_placed(
+    graph: PlacedGraph, devices: DevicesArgument, partition: PartitionArgument
+) -> None:
+    """Raise an error if a placed graph is closed, or comes with arguments of placing."""
+    if devices is not None or partition is not None:
+        raise InputError("the graph is placed already: give devices and partition to place()")
+    graph.check_open()
+
+
+def answered(
+    graph: GraphArgument,
+    devices: DevicesArgument,
+    partition: PartitionArgument,
+    trace: TraceArgument,
+    name: str,
+    ask: Callable[[PlacedGraph], Result],
+) -> Result:
+    """Return the result of a query of a placed graph; an unplaced one is placed for this query.
+
+    :param trace: as of :func:`godwit.trace.recorded`, as is the name
+    :param ask: returns the result, whose statistics get the time of placing
+    """
+    if trace is None and isinstance(graph, PlacedGraph) and active() is None:
+        _check_placed(graph, devices, partition)
+        return ask(graph)  # without blocks that do nothing
+    with recorded(trace, name), placed_for_query(graph, devices, partition) as placed:
+        result = ask(placed)
+        add_placement(result.statistics, placed, graph)
+        return result
 
 
 @dataclass(frozen=True)
@@ -172,24 +257,33 @@ def _placed_on_gpus(graph: GraphArgument, devices: DevicesArgument) -> PlacedGra
     return None
 
 
-@contextmanager
-def on_gpus_or_cores(
-    graph: GraphArgument, devices: DevicesArgument, what: str
-) -> Iterator[tuple[Graph, Device, PlacedGraph | None]]:
-    """Yield a graph and its placement on GPUs with the first GPU, or the CPU's device and None.
+class on_gpus_or_cores:  # noqa: N801  # used like a function
+    """Block with a graph and its placement on GPUs with the first GPU, or the CPU's device and None.
 
-    For algorithms that run in supersteps on GPUs, and on one device of the CPU.
+    For algorithms that run in supersteps on GPUs, and on one device of the CPU. A generator would take
+    several times as long.
 
     :param what: name of the algorithm in error messages
     """
-    placed = _placed_on_gpus(graph, devices)
-    if placed is None:
-        yield (*on_cores(graph, devices, what), None)
-    elif placed is graph:
-        yield placed.graph, placed.context.devices[0], placed
-    else:
-        with placed:
-            yield placed.graph, placed.context.devices[0], placed
+
+    __slots__ = ("_devices", "_graph", "_made", "_what")
+
+    def __init__(self, graph: GraphArgument, devices: DevicesArgument, what: str) -> None:
+        self._graph, self._devices, self._what = graph, devices, what
+        self._made: PlacedGraph | None = None
+
+    def __enter__(self) -> tuple[Graph, Device, PlacedGraph | None]:
+        graph = self._graph
+        placed = _placed_on_gpus(graph, self._devices)
+        if placed is None:
+            return (*on_cores(graph, self._devices, self._what), None)
+        if placed is not graph:
+            self._made = placed
+        return placed.graph, placed.context.devices[0], placed
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None:
+            self._made.close()
 
 
 class DeviceQuery:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.gpu_options import GpuOptions, check_asynchronous
 from godwit.runtime.polling import RunPoll
-from godwit.runtime.protocol import Device, ProgressPoll
+from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, active, recorded
@@ -37,6 +38,7 @@ from godwit.worker.query import GraphArgument, add_placement, place_parts, place
 from godwit.worker.task import Destination, Start, WorklistOptions, make_parts
 
 if TYPE_CHECKING:
+    from godwit.worker.cuda.engine import RunEnd
     from godwit.worker.cuda.placement import GpuPlacement
 
 _ITEM_BYTES = 16
@@ -300,7 +302,7 @@ def _solve_on_cores(
     devices, graph = placed.context.devices, placed.graph
     shared = devices[0].shares_memory
     name = "delta-stepping" if shared else "asynchronous"
-    statistics = _statistics(devices, name, options)
+    statistics = _statistics(placed, name, options)
     delta = options.worker.delta
     if delta is None:
         delta = choose_delta(program, graph)
@@ -342,14 +344,20 @@ def _solve_on_cores(
     return Solution(values, fields, statistics, graph)
 
 
+@lru_cache(maxsize=1)
+def _engine() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.worker.cuda import engine
+
+    return engine
+
+
 def _solve_on_gpus(
     program: VertexProgram, placed: PlacedGraph, placement: GpuPlacement, start: Start,
     options: SolverOptions, result_dtype: Any, asked: dict[str, Any], poll: ProgressPoll | None,
 ) -> Solution:  # fmt: skip
-    from godwit.worker.cuda.engine import RunEnd, run_program
-
     graph, worker = placed.graph, options.worker
-    statistics = _statistics(placed.context.devices, "asynchronous", options)
+    statistics = _statistics(placed, "asynchronous", options)
     if options.location.gpu is None:  # GPUs check their memory themselves
         what = f"the results of {program.name!r} on {graph.vertex_count:,} vertices"
         require_memory(8 * graph.vertex_count, what)
@@ -365,32 +373,36 @@ def _solve_on_gpus(
             delta, worker.window, worker.ring_items, adapts=adapts, hops=hops, gpu=options.gpu
         )
 
+    seconds: dict[str, float] = {}
+
     def take(end: RunEnd) -> None:
-        _refuse_overflow(program, overflows=end.overflows)
+        if end.overflows:
+            _refuse_overflow(program, overflows=True)
         if end.compile_s:
-            statistics.split_run({"compile": end.compile_s})
-        statistics.split_run({"kernel": end.kernel_s})
+            seconds["compile"] = end.compile_s
+        seconds["kernel"] = end.kernel_s
         if active() is None:
             counts = end.counts
             statistics.count_later(lambda them: them.take_counts(counts()))
         else:  # which notes a count
             statistics.take_counts(end.counts())
 
-    with statistics.phase("run"):
-        parts = make_parts(program, placed, start, **asked)
-        destination = _destination(program, placed, result_dtype, options.location)
-        chosen_by = (worker, options.in_steps, options.gpu)
-        chosen = run_program(
-            program.operators, placement, parts, chosen_by, choose, destination, take, poll,
-        )  # fmt: skip
+    begin = perf_counter()
+    parts = make_parts(program, placed, start, **asked)
+    destination = _destination(program, placed, result_dtype, options.location)
+    chosen_by = (worker, options.in_steps, options.gpu)
+    chosen: WorklistOptions = _engine().run_program(
+        program.operators, placement, parts, chosen_by, choose, destination, take, poll,
+    )  # fmt: skip
+    seconds["gather"] = destination.seconds
+    statistics.take_run(begin, seconds)
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window
-    statistics.split_run({"gather": destination.seconds})
     return Solution(destination.values, destination.fields, statistics, graph)
 
 
-def _statistics(devices: Sequence[Device], name: str, options: SolverOptions) -> RunStatistics:
-    names = tuple(device.name for device in devices)
+def _statistics(placed: PlacedGraph, name: str, options: SolverOptions) -> RunStatistics:
+    names = placed.context.device_names
     return RunStatistics(names, "bulk-synchronous" if options.in_steps else name)
 
 

@@ -205,9 +205,12 @@ class _PartBuilder:
                 layout = self._placed.layout
                 here = np.flatnonzero(layout.owner[vertices] == device)
                 keys, values = layout.local_index[vertices[here]].astype(np.int64), given[here]
-            is_number = not isinstance(part.values, np.ndarray)
-            before = part.values if is_number else part.values[keys]
-            values = combined(program, before, values)
+            if (
+                program.initial is not None or program.dtype.kind == "f"
+            ):  # else before is the identity
+                is_number = not isinstance(part.values, np.ndarray)
+                before = part.values if is_number else part.values[keys]
+                values = combined(program, before, values)
             part.seeds = Seeds(keys, values, part.graph.vertex_count if some_are_active else 0)
             if not self._fills:
                 part.values[keys] = values

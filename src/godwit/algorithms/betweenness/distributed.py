@@ -97,9 +97,9 @@ def betweenness_centrality(
     progress: ProgressArgument = None,
 ) -> DistributedBetweennessResult:
     """Return the betweenness of the own vertices; see :func:`godwit.betweenness_centrality`."""
-    options = query_options(timeout_s=timeout_s, progress=progress)
     same = (sources, samples, seed, normalized, scale, endpoints, weighted)
     with graph.processes.running("betweenness_centrality", graph.vertex_count, *same):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         scale = check_scale(scale)
         normalized, endpoints = (
             as_flag(normalized, "normalized"),

@@ -8,6 +8,8 @@ program on the asynchronous engine, with the level as its priority.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,10 +34,10 @@ from godwit.runtime.gpu_options import (
     check_search,
     only_of_workers,
 )
-from godwit.runtime.registry import DevicesArgument, are_peers
+from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions, refuse_positions
-from godwit.trace import TraceArgument, recorded
+from godwit.trace import TraceArgument
 from godwit.worker.options import (
     DEFAULT_WORKER_OPTIONS,
     SolverOptions,
@@ -46,10 +48,10 @@ from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     SearchTime,
-    add_placement,
+    answered,
     devices_for_one_query,
     on_gpus_unless_slow,
-    placed_for_query,
+    searched_on_gpus,
 )
 from godwit.worker.solve import make_poll, solve
 
@@ -87,10 +89,11 @@ def run_bfs(
         if result is not None:
             return result
     start = dict.fromkeys(sources.tolist(), 0)
-    solution = solve(PROGRAM, placed, start, options, limit=limit, target=target)
+    searched = searched_on_gpus(placed, options)
+    solution = solve(PROGRAM, searched, start, options, limit=limit, target=target)
     for phase, seconds in given_up.items():
         solution.statistics.seconds[phase] = solution.statistics.seconds.get(phase, 0.0) + seconds
-    return _result(placed, sources, solution.values, solution.statistics, options)
+    return _result(searched, sources, solution.values, solution.statistics, options)
 
 
 _WIDE_DEGREE = 4
@@ -108,7 +111,10 @@ _SEARCHES_PER_REVERSE = 8
 
 
 def _is_wide(graph: Graph) -> bool:
-    return graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
+    wide: bool = graph.cached(
+        "is wide", lambda: graph.arc_count >= _WIDE_DEGREE * graph.vertex_count
+    )
+    return wide
 
 
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
@@ -137,19 +143,25 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
             )
         return True
     graph = placed.graph
-    if not _is_wide(graph) or not placed.suits_steps or not _takes_any_solver(options):
+    if not _is_wide(graph) or not placed.suits_steps:
         return False
     if not (placed.is_kept or is_known_symmetric(graph)):
         return False
     if placed.duplication == "1-hop":  # in supersteps each GPU has room for all vertices
         return False
+    if not options.asks_for_kernels:
+        return placed.has_peers
+    if not _takes_any_solver(options):
+        return False
     # Without peer access the solver with fewer meetings is faster.
-    is_direct = options.gpu.transport == "direct" and are_peers(devices)
+    is_direct = options.gpu.transport == "direct" and placed.has_peers
     return options.gpu.communication is None and is_direct
 
 
 def _asks_for_supersteps(options: SolverOptions) -> bool:
     """Return True if only supersteps have what was asked for."""
+    if not options.asks_for_kernels:
+        return False
     if options.execution == "auto":
         return bool(_of_supersteps(options.gpu))
     return options.execution == "bulk-synchronous"
@@ -166,6 +178,14 @@ def _takes_any_solver(options: SolverOptions) -> bool:
     return options.worker == DEFAULT_WORKER_OPTIONS and not only_of_workers(options.gpu)
 
 
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.bfs import cuda
+
+    return cuda
+
+
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, target: int | None, cutoff: int | None,
     options: SolverOptions, given_up: dict[str, float],
@@ -175,26 +195,24 @@ def _in_supersteps(
     :param given_up: gets the seconds by phase of a search that gave up
     """
     may_give_up = not _asks_for_supersteps(options)
-    from godwit.algorithms.bfs.cuda import bfs_on_gpus, kernel_source
-
     statistics = _statistics(placed)
     devices = len(placed.context.devices)
+    begin = perf_counter()
     try:
-        with statistics.phase("run"):
-            positions = place_positions(
-                placed, lambda dtype: kernel_source(dtype, options.gpu, devices)
-            )
-            distance, seconds = bfs_on_gpus(
-                positions, sources, target, cutoff, may_give_up=may_give_up,
-                location=options.location, statistics=statistics, gpu=options.gpu,
-                poll=make_poll(options),
-            )  # fmt: skip
+        positions = place_positions(
+            placed, lambda dtype: _cuda().kernel_source(dtype, options.gpu, devices)
+        )
+        distance, seconds = _cuda().bfs_on_gpus(
+            positions, sources, target, cutoff, may_give_up=may_give_up,
+            location=options.location, statistics=statistics, gpu=options.gpu,
+            poll=make_poll(options),
+        )  # fmt: skip
     except GraphTooLargeError:
         if not may_give_up:
             raise
         refuse_positions(placed)
         return None
-    statistics.split_run(seconds)
+    statistics.take_run(begin, seconds)
     if distance is None:
         given_up.update(statistics.seconds)
         refuse_positions(placed)
@@ -231,8 +249,7 @@ def _on_shared_memory(
 
 
 def _statistics(placed: PlacedGraph) -> RunStatistics:
-    names = tuple(device.name for device in placed.context.devices)
-    return RunStatistics(names, "direction-optimizing")
+    return RunStatistics(placed.context.device_names, "direction-optimizing")
 
 
 def _result(
@@ -310,13 +327,14 @@ def bfs(
     )
     if devices is None and isinstance(graph, Graph) and options.execution == "bulk-synchronous":
         devices = default_step_devices(graph)
-    if partition is None:
-        core_ns = _WIDE_NS if isinstance(graph, Graph) and _is_wide(graph) else _THIN_NS
+    if partition is None and isinstance(graph, Graph):
+        core_ns = _WIDE_NS if _is_wide(graph) else _THIN_NS
         devices = devices_for_one_query(
             graph, devices, options, core_ns, scales=False, by_levels=True
         )
-    with recorded(trace, "bfs"), placed_for_query(graph, devices, partition) as placed:
-        result = on_gpus_unless_slow(
+    return answered(
+        graph, devices, partition, trace, "bfs",
+        lambda placed: on_gpus_unless_slow(
             placed,
             "bfs",
             options,
@@ -324,6 +342,5 @@ def bfs(
                 placed, source, target=target, cutoff=cutoff, options=options
             ),
             _TIME_ON_CORES,
-        )
-        add_placement(result.statistics, placed, graph)
-        return result
+        ),
+    )  # fmt: skip

@@ -206,57 +206,36 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
         }
         bfs.count();
     };
+    // What follows a complete frontier is one call, so that there is one copy of the code.
     auto next = [&](u32 phase, const Sums &sums, u64 *state) -> u32 {
+        u32 kind = phase & ~ALONE;
         state[VISITED] += sums.counts[FOUND];
-        u64 long_rows = sums.counts[FOUND_LONG], hubs = sums.counts[FOUND_HUBS];
-        bool is_over = sums.counts[FOUND_TARGET] != 0;
         state[HAS_MISSED] |= sums.counts[MISSED] != 0;
-        switch (phase & ~ALONE) {
-            case BEGIN:
-                state[FRONTIER] = sums.counts[FOUND];
-                state[LONG_ROWS] = long_rows;
-                state[HUBS] = hubs;
-                if (is_over) state[LIMIT] = state[DEPTH];
-                return bfs_next(state);
-            case PUSH:
-                state[QUEUE_INDEX] ^= 1;
-                arguments.counters->queued[state[QUEUE_INDEX] ^ 1] = 0;
-                if (phase & ALONE) {
-                    u32 filled = static_cast<u32>(state[QUEUE_INDEX]);
-                    arguments.counters->queued[filled] = alone.count[filled];
-                    alone.turn(filled, static_cast<u32>(state[STEP]) + 1);
-                }
-                arguments.counters->left_rows = 0;
-                state[REPLICATED] =
-                    arguments.stage.devices == 1 || push_broadcasts(arguments, state);
-                state[FRONTIER] = sums.counts[FOUND];
-                state[LONG_ROWS] = long_rows;
-                state[HUBS] = hubs;
-                if (is_over) state[LIMIT] = state[DEPTH];
-                if (sums.counts[SENT]) return RECEIVE;
-                return bfs_next(state);
-            case RECEIVE:
-                state[REPLICATED] = 1;
-                state[FRONTIER] += sums.counts[FOUND];
-                state[LONG_ROWS] += long_rows;
-                state[HUBS] += hubs;
-                if (is_over) state[LIMIT] = state[DEPTH];
-                return bfs_next(state);
-            case BROADCAST:
-                return PULL;
-            case PULL:
-                state[PARITY] ^= 1;
-                state[FRONTIER] = sums.counts[FOUND];
-                state[LONG_ROWS] = long_rows;
-                state[HUBS] = hubs;
-                if (is_over) state[LIMIT] = state[DEPTH];
-                return bfs_next(state);
-            case QUEUE:
-            case QUEUE_AGAIN:
-                state[QUEUED] = 1;
-                return bfs_push_phase(state);
+        if (HAS_PEERS && kind == BROADCAST) return PULL;
+        if (kind == QUEUE || kind == QUEUE_AGAIN) {
+            state[QUEUED] = 1;
+            return bfs_push_phase(state);
         }
-        return STOP;
+        if (kind == PUSH) {
+            state[QUEUE_INDEX] ^= 1;
+            arguments.counters->queued[state[QUEUE_INDEX] ^ 1] = 0;
+            if (phase & ALONE) {
+                u32 filled = static_cast<u32>(state[QUEUE_INDEX]);
+                arguments.counters->queued[filled] = alone.count[filled];
+                alone.turn(filled, static_cast<u32>(state[STEP]) + 1);
+            }
+            arguments.counters->left_rows = 0;
+            state[REPLICATED] = arguments.stage.devices == 1 || push_broadcasts(arguments, state);
+        }
+        if (kind == PULL) state[PARITY] ^= 1;
+        bool adds = HAS_PEERS && kind == RECEIVE;  // to the frontier that the push has found
+        if (adds) state[REPLICATED] = 1;
+        state[FRONTIER] = sums.counts[FOUND] + (adds ? state[FRONTIER] : 0);
+        state[LONG_ROWS] = sums.counts[FOUND_LONG] + (adds ? state[LONG_ROWS] : 0);
+        state[HUBS] = sums.counts[FOUND_HUBS] + (adds ? state[HUBS] : 0);
+        if (sums.counts[FOUND_TARGET]) state[LIMIT] = state[DEPTH];
+        if (HAS_PEERS && kind == PUSH && sums.counts[SENT]) return RECEIVE;
+        return bfs_next(state);
     };
     auto decide = [&](u32 phase, const Sums &sums, u64 *state) -> u32 {
         phase = next(phase, sums, state);

@@ -13,18 +13,19 @@ from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
-from godwit.runtime.cuda.memory import PinnedBuffer
+from godwit.runtime.cuda.slices import KeptOutcomes
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import VertexValues
+from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
+    SearchSeeds,
     StepPlan,
     count_work,
     left_rows_bytes,
@@ -174,7 +175,7 @@ def bfs_on_gpus(
         plan.arrays.depth_is_cleared = True
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
-        statistics.count_later(partial(_count, plan.controls(), sum(plan.queue_rooms)))
+        statistics.count_later(partial(_count, plan.kept_outcomes(), sum(plan.queue_rooms)))
         if plan.last_state[Word.IS_DEEP]:
             depths.drop()  # the plan may not be asked again, and keeps it
             return None, seconds
@@ -184,10 +185,9 @@ def bfs_on_gpus(
     return depth, seconds
 
 
-def _count(outcomes: Array, queue_room: int, statistics: RunStatistics) -> None:
+def _count(kept: KeptOutcomes, queue_room: int, statistics: RunStatistics) -> None:
     """Fill in the counts of a search."""
-    words = outcomes["state"][0]
-    count_work(outcomes, Count.FOUND, Count.EXAMINED, statistics)
+    words = count_work(kept, Count.FOUND, Count.EXAMINED, statistics)["state"][0]
     statistics.frontier_bytes = 2 * _INDEX_BYTES * queue_room
     statistics.levels = int(words[Word.DEPTH]) + int(words[Word.FRONTIER] > 0)
     statistics.growths = int(words[Word.GROWTHS])
@@ -208,6 +208,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         begin = perf_counter()
         text = kernel_source(placement.id_dtype, gpu, placement.device_count)
         compile_meanwhile(placement.indexes[0], text)
+        compile_delivery(placement, np.int32)
         self.out_rows = placement.rows("out")
         self.in_rows = placement.rows("in")
         self.hub_rows = placement.hub_rows()
@@ -217,8 +218,9 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.arrays = placement.kept(BfsArrays)
         self.between = self._enlarge_queues
         self.exchange_on_host = self._host_copies
-        self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
+        self._asked: tuple[Any, ...] = ()  # what the latest query has written besides its sources
         self.queue_rooms = [0] * len(placement.parts)
         self._owned = [part.owned for part in placement.parts]
         self.state = self._first_state()
@@ -261,26 +263,18 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self, sources: Array, target: int | None, cutoff: int | None, *, may_give_up: bool
     ) -> None:
         """Write what a query asks for into the arguments and the first state."""
+        self.alone = self._seeds.write(sources)
+        asked = (target, cutoff, may_give_up, self.arrays.depth_is_cleared)
+        if asked != self._asked:
+            self._write(target, cutoff, may_give_up=may_give_up)
+            self._asked = asked
+
+    def _write(self, target: int | None, cutoff: int | None, *, may_give_up: bool) -> None:
         self.state[Word.LIMIT] = UNREACHED - 1 if cutoff is None else cutoff
         self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         placement, arguments = self.placement, self.arguments
-        seeds = placement.numbering.position[sources]
-        if seeds.nbytes > self._seeds.nbytes:
-            self._seeds.close()
-            self._seeds = PinnedBuffer(seeds.nbytes)
-        self._seeds.upload(seeds)
-        arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
         arguments["cleared"] = arguments["active"] if self.arrays.depth_is_cleared else self._owned
         arguments["target"] = -1
-        self.alone = None
-        if not placement.is_directed:
-            offsets = placement.graph.offsets
-            has_none = offsets[sources] == offsets[sources + 1]
-            if has_none.any():
-                alone, results = sources[has_none], placement.results
-                self.alone = (
-                    alone[(alone >= results.start) & (alone < results.stop)] - results.start
-                )
         if target is not None:
             owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
             arguments["target"][[part.device == owner for part in placement.parts]] = index

@@ -97,9 +97,9 @@ def bfs(
 
     :param predecessors: find the vertex before each one as well
     """
-    options = query_options(timeout_s=timeout_s, progress=progress)
     same = (source, target, cutoff, predecessors)
     with graph.processes.running("bfs", graph.vertex_count, *same):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         with_predecessors = as_flag(predecessors, "predecessors")
         return run_bfs(graph, source, target, cutoff, options, predecessors=with_predecessors)
 

@@ -129,10 +129,10 @@ __device__ __forceinline__ void team_push(Bfs &bfs) {
         bfs.examined += static_cast<u64>(end - begin);
         // One block alone has short rows only, and leaves none to the team.
         u32 length = static_cast<u32>(end - begin);
-        if (!bfs.is_alone)
-            schedule.warp_bring(begin, end, index, visit);
-        else if (__reduce_add_sync(FULL_WARP, length) <= WARP)
+        if (bfs.is_alone && __reduce_add_sync(FULL_WARP, length) <= WARP)
             warp_visit_rows<1>(begin, length, index, visit);
+        else if (Schedule::LEAVES_LONG_ROWS_ONLY || !bfs.is_alone)
+            schedule.warp_bring(begin, end, index, visit);
         else
             warp_visit_rows(begin, length, index, visit);
     }

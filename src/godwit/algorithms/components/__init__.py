@@ -12,8 +12,9 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -45,6 +46,9 @@ from godwit.worker.query import (
 )
 from godwit.worker.solve import make_poll, solve
 
+if TYPE_CHECKING:
+    from godwit.algorithms.components.cuda import UnionQuery
+
 EdgesArgument = Graph | str | os.PathLike[str] | Iterable[Any]
 """Edges: a file, an array of shape (m, 2), an iterator of such arrays, or the arcs of a graph."""
 
@@ -63,7 +67,9 @@ _MORE_ROUNDS = 2
 """Further neighbours that Afforest links on GPUs where first neighbours have not joined most vertices."""
 
 
-@or_distributed("godwit.algorithms.components.distributed")
+@or_distributed(
+    "godwit.algorithms.components.distributed", "godwit.algorithms.components.distributed_gpus"
+)
 def connected_components(
     graph: GraphArgument,
     *,
@@ -123,7 +129,9 @@ def connected_components(
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if not isinstance(plain, Graph):
         raise InputError(f"{not_a_graph(plain)}; connected_components_of_edges takes edges")
-    query = _Query.checked(plain, method, rounds, jumps, merge, has_gpu_options=gpu is not None)
+    query = ComponentsQuery.checked(
+        plain, method, rounds, jumps, merge, has_gpu_options=gpu is not None
+    )
     if not query.keeps_graph and merge == "auto":
         devices = devices_for_one_query(graph, devices, options, _CORE_NS, scales=False)
     with recorded(trace, "connected_components"):
@@ -218,7 +226,7 @@ def connected_components_of_edges(
 
 
 @dataclass(frozen=True)
-class _Query:
+class ComponentsQuery:
     """Checked arguments of :func:`connected_components`.
 
     :ivar method: the method, chosen for the graph where ``"auto"`` is given
@@ -238,7 +246,11 @@ class _Query:
     @classmethod
     def checked(
         cls, graph: Graph, method: Any, rounds: Any, jumps: Any, merge: Any, *, has_gpu_options: bool
-    ) -> _Query:  # fmt: skip
+    ) -> ComponentsQuery:  # fmt: skip
+        """Check arguments.
+
+        :raises InputError: one of them is wrong
+        """
         if not isinstance(merge, str) or merge not in MERGES:
             raise InputError(f"merge must be {_listed(MERGES)}, got {shown(merge)}")
         if not isinstance(method, str) or method not in METHODS:
@@ -261,6 +273,36 @@ class _Query:
         return cls(chosen, is_automatic, method, rounds, jumps, merge, keeps)
 
     @property
+    def suits_one_gpu(self) -> bool:
+        """True if of several GPUs one alone is faster, by default: hardly any arc is read."""
+        return self.is_automatic and self.method == "afforest"
+
+    def on_gpus(
+        self, dtype: np.dtype[Any], options: SolverOptions, *, reverses: bool
+    ) -> UnionQuery:
+        """Return the query in the terms of GPUs.
+
+        :param dtype: of the labels
+        :param reverses: in-rows of directed graphs may be made
+        """
+        from godwit.algorithms.components.cuda import UnionQuery
+
+        is_sampled = self.method == "afforest"
+        rounds = int(is_sampled) if self.rounds is None else self.rounds
+        return UnionQuery(
+            is_sampled=is_sampled,
+            splices=self.method == "rem",
+            rounds=rounds - is_sampled,
+            more_rounds=_MORE_ROUNDS if is_sampled and self.rounds is None else 0,
+            jumps=self.jumps,
+            merge=self.merge,
+            location=options.location,
+            dtype=dtype,
+            gpu=options.gpu,
+            reverses=reverses,
+        )
+
+    @property
     def to_leave_out(self) -> str:
         """Arguments to leave out so that arcs can stream, as part of a message."""
         return f" without {' and '.join(self.keeps_graph)}" if self.keeps_graph else ""
@@ -275,7 +317,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _find(
-    graph: GraphArgument, query: _Query, devices: DevicesArgument, options: SolverOptions
+    graph: GraphArgument, query: ComponentsQuery, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
     """Find components on devices that hold the graph, or, where these cannot, by streaming its arcs."""
     begin = perf_counter()
@@ -328,7 +370,7 @@ def _gpus_for(graph: GraphArgument, devices: DevicesArgument) -> Sequence[Device
 
 
 def _stream_arcs(
-    graph: Graph, query: _Query, devices: DevicesArgument, options: SolverOptions
+    graph: Graph, query: ComponentsQuery, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
     from godwit.algorithms.components.streamed import StreamOptions, stream_components
     from godwit.io.edge_sources import EdgeRows
@@ -340,7 +382,7 @@ def _stream_arcs(
 
 
 def _find_resident(
-    graph: GraphArgument, query: _Query, devices: DevicesArgument, options: SolverOptions
+    graph: GraphArgument, query: ComponentsQuery, devices: DevicesArgument, options: SolverOptions
 ) -> ComponentsResult:
     """Find components of a graph on its GPUs, or in the memory of the CPU."""
     if query.method == "label-propagation":
@@ -371,44 +413,38 @@ def _find_resident(
         )
 
 
-def _label_on_gpus(
-    placed: PlacedGraph, query: _Query, statistics: RunStatistics, options: SolverOptions
-) -> Any:
-    from godwit.algorithms.components.cuda import UnionQuery, label_on_gpus
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.components import cuda
 
+    return cuda
+
+
+def _label_on_gpus(
+    placed: PlacedGraph, query: ComponentsQuery, statistics: RunStatistics, options: SolverOptions
+) -> Any:
+    label_on_gpus = _cuda().label_on_gpus
     n, dtype = placed.graph.vertex_count, placed.graph.id_dtype
     if options.location.gpu is None:
         require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
-    is_sampled = query.method == "afforest"
-    rounds = int(is_sampled) if query.rounds is None else query.rounds
-    union_query = UnionQuery(
-        is_sampled=is_sampled,
-        splices=query.method == "rem",
-        rounds=rounds - is_sampled,
-        more_rounds=_MORE_ROUNDS if is_sampled and query.rounds is None else 0,
-        jumps=query.jumps,
-        merge=query.merge,
-        location=options.location,
-        dtype=dtype,
-        gpu=options.gpu,
-        reverses=placed.is_kept,
-    )
+    union_query = query.on_gpus(dtype, options, reverses=placed.is_kept)
     poll = make_poll(options)
     steps = place_positions(placed)
     # Of several GPUs one alone is faster: hardly any arc is read, and all would wait for each other.
-    alone = query.is_automatic and is_sampled and len(steps.parts) > 1 and steps.has_room_for_copy()
-    with statistics.phase("run"):
-        if alone:
-            try:
-                outcome = steps.run_on_copies(
-                    1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
-                )
-                statistics.begin_on(statistics.devices[:1])
-            except GraphTooLargeError:
-                alone = False
-        if not alone:
-            outcome = label_on_gpus(steps, union_query, poll)
-    statistics.split_run(outcome.seconds)
+    alone = query.suits_one_gpu and len(steps.parts) > 1 and steps.has_room_for_copy()
+    begin = perf_counter()
+    if alone:
+        try:
+            outcome = steps.run_on_copies(
+                1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
+            )
+            statistics.begin_on(statistics.devices[:1])
+        except GraphTooLargeError:
+            alone = False
+    if not alone:
+        outcome = label_on_gpus(steps, union_query, poll)
+    statistics.take_run(begin, outcome.seconds)
     statistics.count_later(outcome.count)
     return outcome.labels
 

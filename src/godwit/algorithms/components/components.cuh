@@ -19,6 +19,10 @@
 // device has a forest of its own, forests are merged in pairs before that: one of a pair links (v, the
 // other's parent of v) for all v, until the first device has everything.
 //
+// Where the host copies what devices send (BY_HOST), there are such forests. A device then follows heads of
+// own vertices only; the forest that it merges, and later that of the first device, are copied to it; and it
+// lowers copies of all labels, the least of which the owners get before labels are copied to vertices.
+//
 // Lower bound, sampled, one neighbour, ids of 4 bytes, `a` vertices with arcs: BEGIN_TREES reads heads and
 // vertices and writes parents and labels; COMPRESS reads and writes parents; SAMPLE and LINK_ROWS read
 // them; LOWER_LABELS reads parents and vertices and writes parents; COPY_LABELS reads parents and writes
@@ -47,7 +51,11 @@ enum ComponentPhase : u32 {
 };
 
 enum ComponentState : u32 { TURN, LARGEST, DISTANCE, IS_MERGED };
-enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT, VOTES };
+enum ComponentCount : u32 { ROWS_DONE, ARCS_SEEN, ROOT, VOTES, COMPONENTS };
+
+#ifndef BY_HOST
+#define BY_HOST false
+#endif
 
 constexpr u32 MAX_HOPS = 4;  // from head to head; few, as long paths are shared out
 
@@ -167,8 +175,9 @@ struct Labels {
         if (kept != NO_ROOT) thread_lower_label(kept, smallest);
     }
 
-    // Copy the labels of roots to all other vertices.
-    __device__ __forceinline__ void team_copy_labels(const Team &team) const {
+    // Copy the labels of roots to all other vertices; return the number of roots.
+    __device__ __forceinline__ u64 team_copy_labels(const Team &team) const {
+        u64 roots = 0;
         const Id *parents = arguments.parents[stage.device];
         Id *own = arguments.labels[stage.device] + stage.first();
         team_visit_batches(team, active, [&](const i64(&index)[BATCH], const bool (&there)[BATCH]) {
@@ -181,9 +190,12 @@ struct Labels {
 #pragma unroll
             for (u32 i = 0; i < BATCH; i++) smallest[i] = *label(root[i]);
 #pragma unroll
-            for (u32 i = 0; i < BATCH; i++)
+            for (u32 i = 0; i < BATCH; i++) {
                 if (there[i] && root[i] != vertex[i]) own[index[i]] = smallest[i];
+                roots += there[i] && root[i] == vertex[i];
+            }
         });
+        return roots;
     }
 
     __device__ __forceinline__ Id name_of(Id root) const {
@@ -191,9 +203,10 @@ struct Labels {
     }
 
     // Label every vertex with its root, where the smallest position of a component is that of its smallest
-    // vertex. The parent of the largest component's root is not read by all: an address serves a read per
-    // cycle or two.
-    __device__ __forceinline__ void team_name(const Team &team) const {
+    // vertex; return the number of roots. The parent of the largest component's root is not read by all: an
+    // address serves a read per cycle or two.
+    __device__ __forceinline__ u64 team_name(const Team &team) const {
+        u64 roots = 0;
         Id *own = arguments.labels[stage.device] + stage.first();
         Id known = NO_ROOT, named = NO_ROOT, known_name = 0;
         team_visit_batches<NAMED>(
@@ -210,10 +223,13 @@ struct Labels {
                 for (u32 i = 0; i < NAMED; i++)
                     name[i] = root[i] == named ? known_name : name_of(root[i]);
 #pragma unroll
-                for (u32 i = 0; i < NAMED; i++)
+                for (u32 i = 0; i < NAMED; i++) {
                     if (there[i]) own[index[i]] = name[i];
+                    roots += there[i] && root[i] == vertex[i];
+                }
             });
         team_label_each(team, active);
+        return roots;
     }
 };
 
@@ -242,6 +258,7 @@ struct Components : Labels {
             if (next >= vertex) break;
             vertex = next;
             if (vertex == 0 || hop == MAX_HOPS) break;
+            if (BY_HOST && forest.owner(vertex) != stage.device) break;
             head = arguments.heads[forest.owner(vertex)][forest.index(vertex)];
         }
         return vertex;
@@ -275,7 +292,17 @@ struct Components : Labels {
                                }
                            });
         team_label_each(team, 0);
+        if constexpr (BY_HOST) team_raise_copies(team);
         return 0;
+    }
+
+    // Raise the copies of others' labels above all vertices.
+    __device__ __forceinline__ void team_raise_copies(const Team &team) const {
+        Id *labels = arguments.labels[stage.device];
+        const u64 count = static_cast<u64>(stage.capacity) * stage.devices;
+        for (u64 position = team.thread(); position < count; position += team.threads())
+            if (position / static_cast<u64>(stage.capacity) != stage.device)
+                labels[position] = static_cast<Id>(~Unsigned(0) >> 1);
     }
 
     __device__ __forceinline__ u64 team_begin_tiles(const Team &team) const {
@@ -430,7 +457,7 @@ struct Components : Labels {
 
 __device__ __forceinline__ void team_find_components(const Components &components, u32 phase,
                                                      const Team &team, StepBlock &block) {
-    u64 seen = 0;
+    u64 seen = 0, roots = 0;
     phase &= ~ALONE;
     if (phase == BEGIN_TREES) seen = components.team_begin(team);
     if (phase == COMPRESS) components.team_compress(team);
@@ -443,9 +470,9 @@ __device__ __forceinline__ void team_find_components(const Components &component
             phase == LINK_ROWS ? components.arguments.rows : components.arguments.in_rows);
     if (phase == MERGE_FORESTS) components.team_merge(team);
     if (phase == LOWER_LABELS) components.team_lower_labels(team);
-    if (phase == COPY_LABELS) components.team_copy_labels(team);
+    if (phase == COPY_LABELS) roots = components.team_copy_labels(team);
     if (TILED && phase == FLATTEN_ROOTS) components.tiles().team_flatten_roots(team);
-    if (TILED && phase == NAME) components.team_name(team);
+    if (TILED && phase == NAME) roots = components.team_name(team);
     if (!TILED && phase == SAMPLE) {
         if (components.stage.device == 0 && warp_id() == 0) {
             u32 votes;
@@ -457,6 +484,10 @@ __device__ __forceinline__ void team_find_components(const Components &component
     }
     warp_count(block, ROWS_DONE, team.thread() == 0 ? static_cast<u64>(components.active) : 0);
     warp_count(block, ARCS_SEEN, seen);
+    if (phase == COPY_LABELS || (TILED && phase == NAME)) {
+        const i64 alone = components.stage.owned - components.active;  // without arcs
+        warp_count(block, COMPONENTS, roots + (team.thread() == 0 ? static_cast<u64>(alone) : 0));
+    }
 }
 
 __device__ __forceinline__ u32 thread_next_round(const Arguments &arguments, const u64 *state) {

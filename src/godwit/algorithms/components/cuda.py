@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import partial
 from itertools import pairwise, permutations
 from time import perf_counter
@@ -16,11 +17,13 @@ from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
+from godwit.runtime.cuda.slices import KeptOutcomes
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.process_exchange import ProcessExchange
 from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
@@ -28,6 +31,7 @@ from godwit.supersteps.run import (
     ROWS,
     STAGE,
     StepPlan,
+    copies_by_host,
     count_work,
     left_rows_bytes,
     point_rows,
@@ -69,7 +73,25 @@ LEAST_ROWS = 4096
 LEAST_SHARE = 0.5
 """Share of arcs within half a tile's distance from which tiles pay."""
 
-_ROWS_DONE, _ARCS_SEEN = 0, 1  # counts
+
+class Phase(IntEnum):
+    """``ComponentPhase`` of the kernel, as far as the host looks at it."""
+
+    COMPRESS, MERGE_FORESTS, LOWER_LABELS = 2, 7, 9
+
+
+class Word(IntEnum):
+    """Words of ``control->state``: ``ComponentState`` of the kernel, as far as the host looks at it."""
+
+    DISTANCE, IS_MERGED = 2, 3
+
+
+class Count(IntEnum):
+    """Indices of the counts of a block; ``ComponentCount`` of the kernel."""
+
+    ROWS_DONE, ARCS_SEEN, ROOT, VOTES, COMPONENTS = range(5)
+
+
 _UNBOUNDED = 2**64 - 1
 _SAMPLE = 1024
 _ALIKE = 0.15
@@ -114,35 +136,54 @@ class UnionOutcome:
     """Labels, work and times of a query.
 
     :param labels: (n) the smallest vertex of each vertex's component
-    :param count: fills in counts: of rows that each device processed, and of arcs that it looked at
+    :param outcomes: of the devices
     :param seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 
     labels: Any
-    count: Callable[[RunStatistics], None]
+    outcomes: KeptOutcomes
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def count(self) -> Callable[[RunStatistics], object]:
+        """Function that fills in counts: of rows that each device processed, and arcs that it looked at."""
+        return partial(count_work, self.outcomes, Count.ROWS_DONE, Count.ARCS_SEEN)
 
-def source(id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False) -> str:
+    @property
+    def components(self) -> int:
+        """Number of components whose roots are on these devices."""
+        return int(self.outcomes.array()["run_counts"][:, Count.COMPONENTS].sum())
+
+
+def source(
+    id_dtype: Any, merge: str, *, splices: bool, tiled: bool = False, by_host: bool = False
+) -> str:
     """Return the source of the kernel.
 
     :param merge: one of :data:`MERGES`
     :param tiled: True if trees begin in tiles (tiles.cuh)
+    :param by_host: the host copies what devices send
     """
     types = {"Id": c_type(np.dtype(id_dtype))}
     text = step_source(
-        "algorithms/components/components.cuh", ARGUMENTS, types=types, work="grid_components"
-    )
-    defined = {"MERGE": MERGES[merge], "SPLICES": str(splices).lower(), "TILED": str(tiled).lower()}
+        "algorithms/components/components.cuh", ARGUMENTS, types=types, enums=(Phase, Word, Count),
+        work="grid_components",
+    )  # fmt: skip
+    flags = {"SPLICES": splices, "TILED": tiled} | ({"BY_HOST": True} if by_host else {})
+    defined = {"MERGE": MERGES[merge], **{name: str(flag).lower() for name, flag in flags.items()}}
     return "".join(f"#define {name} {value}\n" for name, value in defined.items()) + text
 
 
 class LabelArrays:
-    """The arrays of components, kept on the devices between queries."""
+    """The arrays of components, kept on the devices between queries.
+
+    :ivar other_parents: where the host copies: another device's ``parents``
+    """
 
     def __init__(self, placement: StepPlacement) -> None:
         self.labels = DeviceArray(placement)
         self.parents = DeviceArray(placement)
+        self.other_parents = DeviceArray(placement)
         self.left_rows = DeviceArray(placement)
         self.row_bits = DeviceArray(placement)
 
@@ -155,7 +196,8 @@ def label_on_gpus(
     :raises GraphTooLargeError: need against free, or more vertices than the kernel counts
     :raises DeviceError: devices whose atomics do not reach each other's memory, or that wait in vain
     """
-    _require_atomics(placement)
+    if not copies_by_host(placement, query.gpu):
+        _require_atomics(placement)
     if placement.capacity >= 1 << 32:
         raise GraphTooLargeError(
             f"a device would own {placement.capacity:,} vertices, and components take fewer than "
@@ -173,13 +215,13 @@ def label_on_gpus(
             query.location,
             lambda: VertexValues(
                 placement, plan.arrays.labels, placement.id_dtype, query.location,
-                result_dtype=query.dtype,
+                result_dtype=query.dtype, exchange=plan.exchange,
             ),
         )  # fmt: skip
         seconds["kernel"] = plan.run(early=True, poll=poll, behind=labels.start)
-        count = partial(count_work, plan.controls(), _ROWS_DONE, _ARCS_SEEN)
+        outcomes = plan.kept_outcomes()
         found, seconds["gather"] = labels.gather()
-    return UnionOutcome(found, count, seconds)
+    return UnionOutcome(found, outcomes, seconds)
 
 
 class _LabelPlan(StepPlan[StepPlacement]):
@@ -191,28 +233,55 @@ class _LabelPlan(StepPlan[StepPlacement]):
     def __init__(
         self, placement: StepPlacement, query: UnionQuery, seconds: dict[str, float]
     ) -> None:
-        tiled = is_tiled(placement, query)
-        merge = _merge_of(placement, query, tiled)
+        by_host = copies_by_host(placement, query.gpu)
+        tiled = not by_host and not placement.any(not is_tiled(placement, query))
+        merge = "tree" if by_host else _merge_of(placement, query, tiled)
         begin = perf_counter()
-        code = source(placement.id_dtype, merge, splices=query.splices, tiled=tiled)
+        code = source(
+            placement.id_dtype, merge, splices=query.splices, tiled=tiled, by_host=by_host
+        )
         compile_meanwhile(placement.indexes[0], code)
         rows = placement.rows("out")
         in_rows = _in_rows(placement, query)
-        heads = placement.first_neighbours() if in_rows else [own.heads for own in rows]
-        vertices = placement.vertices()
+        heads = placement.first_neighbours() if in_rows else placement.heads("out")
+        placement.vertices()
         seconds["rows"] = perf_counter() - begin
         arguments = np.zeros(len(placement.parts), ARGUMENTS)
         super().__init__(placement, code, arguments, query.gpu)
         seconds["compile"] = self.compile_s
         self.arrays = placement.kept(LabelArrays)
-        _allocate(placement, query, merge, tiled, rows, in_rows, arguments)
-        arguments["vertices"][:, : len(rows)] = [numbers.pointer for numbers in vertices]
-        arguments["heads"][:, : len(rows)] = [neighbours.pointer for neighbours in heads]
+        _allocate(placement, query, merge, tiled, by_host, rows, in_rows, arguments)
+        arguments["vertices"] = self.exchange.broadcast_pointers(placement.vertex_of)
+        arguments["heads"] = self.exchange.broadcast_pointers(heads)
         arguments["parents"] = self.exchange.broadcast_pointers(self.arrays.parents)
+        if by_host:
+            (part,) = placement.parts
+            own = arguments["parents"][0, part.device]
+            arguments["parents"][0, :] = self.arrays.other_parents[part].pointer
+            arguments["parents"][0, part.device] = own
+            self.exchange_on_host = self._host_copies
         arguments["labels"] = self.exchange.broadcast_pointers(self.arrays.labels)
         if tiled:
             _lay_tiles(placement, self, arguments)
         self.lay_out()
+
+    def _host_copies(self, last: int, coming: int, state: Array) -> None:
+        """Copy between the devices of processes after the superstep ``last``, where hosts do so."""
+        exchange, arrays, count = self.exchange, self.arrays, self.placement.device_count
+        assert isinstance(exchange, ProcessExchange)
+        sources: dict[int, int] = {}
+        if coming == Phase.MERGE_FORESTS:
+            distance = int(state[Word.DISTANCE])
+            sources = {
+                device: device + distance for device in range(0, count - distance, 2 * distance)
+            }
+        elif last == Phase.COMPRESS and state[Word.IS_MERGED]:
+            sources = dict.fromkeys(range(1, count), 0)
+        if sources:
+            nbytes = int(self.arguments["words"][0]) * self.placement.id_dtype.itemsize
+            exchange.carry(arrays.parents, nbytes, sources, arrays.other_parents)
+        if last == Phase.LOWER_LABELS:
+            exchange.lower(arrays.labels, self.placement.id_dtype)
 
 
 def _require_atomics(placement: StepPlacement) -> None:
@@ -233,7 +302,7 @@ def _merge_of(placement: StepPlacement, query: UnionQuery, tiled: bool) -> str:
     out; or hooks stay near, as the order of ids was kept, since rows are short or all of one length. Else
     nearly every arc reads the parents of both ends, half of which are remote, and forests are merged.
     """
-    if len(placement.parts) == 1:
+    if placement.device_count == 1:
         return "none"
     if query.merge != "auto":
         return query.merge
@@ -263,14 +332,15 @@ def _in_rows(placement: StepPlacement, query: UnionQuery) -> list[StepRows]:
     if not (query.reverses and query.is_sampled and placement.is_directed):
         return []
     try:
-        return placement.rows("in")
+        rows = placement.rows("in")
     except GraphTooLargeError:
-        return []
+        rows = []
+    return [] if placement.any(not rows) else rows
 
 
 def _allocate(
-    placement: StepPlacement, query: UnionQuery, merge: str, tiled: bool, rows: list[StepRows],
-    in_rows: list[StepRows], arguments: Array,
+    placement: StepPlacement, query: UnionQuery, merge: str, tiled: bool, by_host: bool,
+    rows: list[StepRows], in_rows: list[StepRows], arguments: Array,
 ) -> None:  # fmt: skip
     """Allocate buffers, and fill in each device's local arguments.
 
@@ -280,12 +350,14 @@ def _allocate(
     active = [int(part_rows.classes[RowClass.CLASS_NONE]) for part_rows in rows]
     words = active
     if merge == "tree":  # a whole forest has a word for every vertex of every device
-        words = [len(active) * (placement.capacity if tiled else max(active))] * len(active)
+        most = int(placement.numbering.classes[:, RowClass.CLASS_NONE].max())
+        words = [placement.device_count * (placement.capacity if tiled else most)] * len(rows)
     id_bytes = placement.id_dtype.itemsize
     arrays = placement.kept(LabelArrays)
     placement.reserve(
         (arrays.labels, [id_bytes * placement.count] * len(rows)),
         (arrays.parents, [id_bytes * count for count in words]),
+        *([(arrays.other_parents, [id_bytes * count for count in words])] if by_host else []),
         (
             arrays.left_rows,
             [
@@ -366,12 +438,11 @@ def _share_of_near_arcs(placement: StepPlacement, distance: int) -> float:
 def _is_ascending(placement: StepPlacement) -> bool:
     """Return True if vertex numbers ascend with positions, over the vertices that have arcs."""
     ends: list[tuple[int, int]] = []
-    dtype = placement.id_dtype
-    for part in placement.parts:
-        if np.count_nonzero(np.diff(part.classes[: RowClass.CLASS_NONE + 1])) > 1:
+    numbering = placement.numbering
+    for device, classes in enumerate(numbering.classes):
+        if np.count_nonzero(np.diff(classes[: RowClass.CLASS_NONE + 1])) > 1:
             return False  # they ascend within a class
-        if part.active:
-            vertices = placement.vertices()[part.device]
-            last = vertices.download(dtype, 1, dtype.itemsize * (part.active - 1))
-            ends.append((int(vertices.download(dtype, 1)[0]), int(last[0])))
+        if active := int(classes[RowClass.CLASS_NONE]):
+            vertices = numbering.vertices(device)
+            ends.append((int(vertices[0]), int(vertices[active - 1])))
     return all(last < first for (_, last), (first, _) in pairwise(ends))

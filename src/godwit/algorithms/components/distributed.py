@@ -30,11 +30,13 @@ import numpy as np
 
 from godwit.algorithms.components import SHORT_DEGREE
 from godwit.distributed.exchange import Questions, to_owners
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import WORD_BITS, HaloRows
 from godwit.distributed.result import DistributedResult, first_of_parts
 from godwit.dtypes import Array, as_count, id_dtype_for
 from godwit.graph.build import SMALL_ARCS
+from godwit.graph.ids import VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.rows import Rows, require_memory, thread_count_for
 from godwit.graph.union_find import TO_THE_ROOT, UnionMethod, compress, hook, weak_components
@@ -63,7 +65,7 @@ class DistributedComponentsResult(DistributedResult):
     value_name = "component"
 
     def __init__(
-        self, graph: DistributedGraph, label: Array, names: Array | int, count: int,
+        self, graph: DistributedGraph | GpuGraph, label: Array, names: Array | VertexIds | int, count: int,
         statistics: RunStatistics,
     ) -> None:  # fmt: skip
         super().__init__(graph, label, statistics)
@@ -125,9 +127,9 @@ def connected_components(
     progress: ProgressArgument = None,
 ) -> DistributedComponentsResult:
     """Return the components of the own vertices; see :func:`godwit.connected_components`."""
-    options = query_options(timeout_s=timeout_s, progress=progress)
     processes = graph.processes
     with processes.running("connected_components", graph.vertex_count):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         statistics = RunStatistics(("cpu",), "afforest")
         with statistics.phase("place"):
             inner, crossing = graph.cached("inner rows", lambda: _inner_rows(graph.rows))

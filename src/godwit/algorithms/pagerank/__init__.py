@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -145,21 +145,51 @@ def pagerank(
     with recorded(trace, "pagerank"), on_gpus_or_cores(graph, devices, "pagerank") as (
         plain, device, placed,
     ):  # fmt: skip
-        settings = RankSettings.checked(plain, **definition)
-        if max_iterations is None:
-            max_iterations = MAX_ITERATIONS
-        run = _PageRankRun(
-            plain,
-            settings,
-            as_count(max_iterations, "max_iterations", 1, 2**62),
-            is_accelerated(plain, accelerated, weighted=settings.weighted),
-            distribution(initial, plain, "initial"),
-            options,
+
+        def checked() -> _PageRankRun:
+            settings = RankSettings.checked(plain, **definition)
+            most = MAX_ITERATIONS if max_iterations is None else max_iterations
+            return _PageRankRun(
+                plain,
+                settings,
+                as_count(most, "max_iterations", 1, 2**62),
+                is_accelerated(plain, accelerated, weighted=settings.weighted),
+                distribution(initial, plain, "initial"),
+                options,
+            )
+
+        # Queries with plain arguments, one after the other, are mostly alike, and checked once.
+        given = (
+            damping,
+            tolerance,
+            max_iterations,
+            personalization,
+            initial,
+            weighted,
+            accelerated,
+            dtype,
         )
+        kinds = tuple(map(type, given))
+        if placed is None or not options.refers_to_nothing or not _PLAIN.issuperset(kinds):
+            run = checked()
+        else:
+            run = placed.latest("pagerank", (options, kinds, given), checked)
         result = run.on_cpu(device) if placed is None else run.on_gpus(placed)
         if placed is not None:
             add_placement(result.statistics, placed, graph)
         return result
+
+
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.pagerank import cuda
+
+    return cuda
+
+
+_PLAIN = frozenset({float, int, bool, str, type, type(None)})
+"""Types of arguments that can be compared."""
 
 
 class _PageRankRun:
@@ -176,12 +206,13 @@ class _PageRankRun:
         self.start = start
         self.options = options
         self.rank_bytes = graph.vertex_count * settings.number.itemsize
+        self._gpu_query: Any = None  # made by the first run on GPUs
 
     def on_cpu(self, device: Device) -> PageRankResult:
         """Run on a device of the CPU."""
         graph, settings = self.graph, self.settings
         n, number = graph.vertex_count, settings.number
-        statistics = self._statistics((device,), one_hop=None)
+        statistics = RunStatistics((device.name,), "pull")
         if n == 0:
             return self._result(np.empty(0, number), statistics, 0, 0.0)
         require_memory(3 * self.rank_bytes, f"PageRank of {n:,} vertices")
@@ -213,32 +244,29 @@ class _PageRankRun:
         n, settings, options = self.graph.vertex_count, self.settings, self.options
         duplication = placed.duplication
         one_hop = None if duplication is None else duplication == "1-hop"
-        statistics = self._statistics(placed.context.devices, one_hop=one_hop)
+        devices = placed.context.devices
+        check_ranks(devices, options.gpu, one_hop=bool(one_hop))
+        check_options(devices, options.gpu, "PageRank by iterations", OF_STEPS)
+        statistics = RunStatistics(placed.context.device_names, "pull")
         if n == 0:
             return self._result(np.empty(0, settings.number), statistics, 0, 0.0)
-        from godwit.algorithms.pagerank.cuda import RankQuery, rank_on_gpus
-
         if options.location.gpu is None:
             require_memory(self.rank_bytes, f"PageRank of {n:,} vertices")
-        query = RankQuery(
-            settings.number, settings.weighted, settings.teleport, self.start, settings.damping,
-            settings.tolerance, self.max_iterations, self.accelerated,
-            options.location, options.gpu, one_hop,
-        )  # fmt: skip
+        query = self._gpu_query
+        if query is None:
+            query = self._gpu_query = _cuda().RankQuery(
+                settings.number, settings.weighted, settings.teleport, self.start,
+                settings.damping, settings.tolerance, self.max_iterations, self.accelerated,
+                options.location, options.gpu, one_hop,
+            )  # fmt: skip
         steps = place_positions(placed)
-        with statistics.phase("run"):
-            outcome = rank_on_gpus(steps, query, make_poll(options))
-        statistics.split_run(outcome.seconds)
+        begin = perf_counter()
+        outcome = _cuda().rank_on_gpus(steps, query, make_poll(options))
+        statistics.take_run(begin, outcome.seconds)
         statistics.count_later(
             partial(_count_iterations, outcome.iterations, outcome.owned, outcome.arcs)
         )
         return self._result(outcome.rank, statistics, outcome.iterations, outcome.residual)
-
-    def _statistics(self, devices: tuple[Device, ...], one_hop: bool | None) -> RunStatistics:
-        """Check the options for devices; return new statistics."""
-        check_ranks(devices, self.options.gpu, one_hop=bool(one_hop))
-        check_options(devices, self.options.gpu, "PageRank by iterations", OF_STEPS)
-        return RunStatistics(tuple(device.name for device in devices), "pull")
 
     def _result(
         self, rank: Any, statistics: RunStatistics, iterations: int, residual: float

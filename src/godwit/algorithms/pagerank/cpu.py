@@ -246,8 +246,8 @@ def change_added(total: Any, value: float) -> Any:
 
 def _update_rows(
     length: int, row: Any, last: Any, begin: Any, change: Any, dangling: Any, offsets: Any,
-    sources: Any, contributions: Any, divisors: Any, teleport: Any, old: Any, new: Any, damping: float,
-    lift: float, omega: float,
+    sources: Any, contributions: Any, divisors: Any, teleport: Any, of_sources: Any, old: Any, new: Any,
+    damping: float, lift: float, omega: float,
 ) -> Any:  # fmt: skip
     """Compute one iteration for the rows from ``row`` to ``last`` (exclusive).
 
@@ -259,12 +259,12 @@ def _update_rows(
     stride = 0 if teleport.size == 1 else 1
     while row < last:
         if length > 0:
-            incoming = _few_sum(sources, contributions, old, begin, length)
+            incoming = _few_sum(sources, contributions, of_sources, begin, length)
             count: Any = np.int64(length)
             begin += length
         else:
             end = np.int64(offsets[_at(row + 1)])
-            incoming = _row_sum(sources, contributions, old, begin, end)
+            incoming = _row_sum(sources, contributions, of_sources, begin, end)
             count = end - begin
             begin = end
         if _HAS_DIVISORS:
@@ -283,16 +283,20 @@ def _update_rows(
 
 def update_block(
     block: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any, blocks: Any, sections: Any,
-    teleport: Any, old: Any, new: Any, damping: float, lift: float, omega: float, change: Any,
-    dangling: Any,
+    teleport: Any, of_sources: Any, old: Any, new: Any, damping: float, lift: float, omega: float,
+    change: Any, dangling: Any,
 ) -> Any:  # fmt: skip
     """Do one iteration of the vertices of a block.
 
+    :param of_sources: carried values, by the numbers that ``sources`` has
+    :param old: those of the rows; in one process the same array
     :returns: the sums of changes and of dangling ranks, to which these vertices are added
     """
     row = blocks[_at(block)]
     begin = np.int64(offsets[_at(row)])
-    data = offsets, sources, contributions, divisors, teleport, old, new, damping, lift, omega
+    data = (
+        offsets, sources, contributions, divisors, teleport, of_sources, old, new, damping, lift, omega,
+    )  # fmt: skip
     for section in range(sections.shape[1]):
         last = sections[_at(block), _at(section)]
         if section == 1:
@@ -356,7 +360,7 @@ def _iterate(
                 break
             block_change, block_dangling = update_block(
                 block, offsets, sources, contributions, divisors, bounds, sections, teleport, old,
-                new, damping, lift, omega, no_sum(), no_sum(),
+                old, new, damping, lift, omega, no_sum(), no_sum(),
             )  # fmt: skip
             sums[_at(2 * (parity * blocks + block))] = block_change
             sums[_at(2 * (parity * blocks + block) + 1)] = block_dangling

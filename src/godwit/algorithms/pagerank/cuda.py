@@ -183,7 +183,7 @@ def rank_on_gpus(
     seconds: dict[str, float] = {}
     with placement.held():
         unit_bits, tile_words = (0, 0) if one_hop else _tiling(placement, query)
-        options = (query.gpu, query.dtype.name, query.weighted, query.accelerated, one_hop)
+        options = (query.gpu, query.dtype, query.weighted, query.accelerated, one_hop)
 
         def plan_with(tile_words: int) -> _RankPlan:
             return placement.plan(
@@ -193,7 +193,7 @@ def rank_on_gpus(
 
         plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
         ranks = None
-        if placement.device_count == 1 and placement.indexes == [query.location.gpu]:
+        if plan.gathers_early(query.location):
             ranks = plan.values_at(query.location, lambda: plan.ranks_at(query.location))
         seconds["kernel"] = plan.ask(
             query, 2.0**unit_bits, poll, None if ranks is None else ranks.start
@@ -264,9 +264,12 @@ def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     if query.teleport is not None or query.start is not None:
         return _chosen_tiling(placement, query)
     fit, latest = placement.kept(KeptTiles).fit, placement.kept(LatestTiling)
+    if latest.query is query and latest.key[-1] == fit:
+        return latest.tiling
     key = (query.dtype, query.weighted, query.accelerated, query.damping, query.tiled, fit)
     if latest.key != key:
         latest.key, latest.tiling = key, _chosen_tiling(placement, query)
+    latest.query = query
     return latest.tiling
 
 
@@ -284,11 +287,13 @@ def _tile_kind(query: RankQuery) -> TileKind:
 class LatestTiling:
     """Cache of :func:`_tiling` for one query with uniform distributions: the next one is mostly the same.
 
+    :ivar query: the query
     :ivar key: arguments of the query
     :ivar tiling: result for it
     """
 
     def __init__(self, placement: StepPlacement) -> None:
+        self.query: RankQuery | None = None
         self.key: tuple[Any, ...] = ()
         self.tiling = (0, 0)
 
@@ -330,6 +335,8 @@ class _RankPlan(StepPlan[StepPlacement]):
         begin = perf_counter()
         self.halos = placement.halos("in", query.weighted) if one_hop else None
         self.dtype, self.is_tiled = query.dtype, tile_words > 0
+        self._dtype_name = query.dtype.name  # which NumPy makes anew each time
+        self._asked: tuple[Any, ...] = ()  # what the latest query has written
         self.arrays = placement.kept(RankArrays)
         self.carried = self.arrays.carried[query.dtype.name]
         with ExitStack() as stack:
@@ -469,29 +476,49 @@ class _RankPlan(StepPlan[StepPlacement]):
         :param units: number of units in 1, for sums by tiles
         :param behind: as of :meth:`drive`
         """
-        arguments, arrays = self.arguments, self.arrays
-        arguments["damping"], arguments["tolerance"] = query.damping, query.tolerance
-        arguments["most_iterations"] = query.max_iterations
-        self._upload("teleport", query.teleport, arrays.teleport)
-        self._upload("start", query.start, arrays.start)
-        arguments["units"] = units
+        arrays = self.arrays
+        is_uniform = query.teleport is None and query.start is None
+        asked = (query.damping, query.tolerance, query.max_iterations, units, is_uniform)
+        if asked != self._asked or not is_uniform:
+            arguments = self.arguments
+            arguments["damping"], arguments["tolerance"] = query.damping, query.tolerance
+            arguments["most_iterations"], arguments["units"] = query.max_iterations, units
+            self._upload("teleport", query.teleport, arrays.teleport)
+            self._upload("start", query.start, arrays.start)
+            self._asked = asked
         makes_contributions = (
-            query.weighted and not self.is_tiled and self.dtype.name not in arrays.has_contributions
+            query.weighted
+            and not self.is_tiled
+            and self._dtype_name not in arrays.has_contributions
         )
         phase = _PREPARE if makes_contributions else _START
         kernel_s = self.run(phase=phase, poll=poll, behind=behind)
         if makes_contributions:
-            arrays.has_contributions.add(self.dtype.name)
+            arrays.has_contributions.add(self._dtype_name)
         return kernel_s
 
-    def ranks_at(self, location: ResultLocation) -> VertexValues:
-        """Return the ranks of the only GPU, where they are wanted.
+    def gathers_early(self, location: ResultLocation) -> bool:
+        """Return True if ranks are gathered behind the kernels, which choose the array that has them."""
+        placement = self.placement
+        return (
+            location.gpu in placement.indexes
+            and placement.processes is None
+            and self.halos is None
+            and not self.exchange.by_host
+        )
 
-        The kernel leaves them in the array that the last iteration did not write.
+    def ranks_at(self, location: ResultLocation) -> VertexValues:
+        """Return the ranks on a GPU where they are wanted.
+
+        Kernels leave them in the array that the last iteration did not write.
         """
-        (part,) = self.placement.parts
-        turn = self.carried[0][part].pointer, self.state_pointer(_ITERATIONS)
-        return VertexValues(self.placement, self.carried[1], self.dtype, location, turn=turn)
+        placement = self.placement
+        pointers = [
+            self.carried[0][part].pointer + self.dtype.itemsize * part.first
+            for part in placement.parts
+        ]
+        turns = list(zip(pointers, self.state_pointers(_ITERATIONS), strict=True))
+        return VertexValues(placement, self.carried[1], self.dtype, location, turns=turns)
 
     def _upload(self, name: str, values: Array | None, array: DeviceArray) -> None:
         """Upload a distribution over the vertices, if one is given, and point to it."""

@@ -1,8 +1,11 @@
 """PageRank on several processes: the iterations of one process, with the carried values of the halo.
 
 An iteration is a superstep. Each process updates its rows by the code of one process
-(:mod:`godwit.algorithms.pagerank.cpu`), then gets from their owners the values that its in-arcs read
-next.
+(:mod:`godwit.algorithms.pagerank.cpu`). It reads the values of this machine's processes where they are
+(:mod:`godwit.distributed.shared`), and gets those of others from their owners after each iteration.
+
+Of the two arrays of values, an iteration reads one and writes the own section of the other. The meeting
+behind it parts that from the next one, which writes what this one has read.
 
 Results have the same bits for any number of processes and threads: a row is summed in a fixed order, that
 of its in-arcs in the whole graph, and sums over vertices are integers. A rank is added as two of them: in
@@ -18,20 +21,22 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from godwit import config
 from godwit.algorithms.pagerank.cpu import is_last, next_block, next_omega, update_block
-from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, gains_by_degree, narrowed
+from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, narrowed
 from godwit.algorithms.pagerank.settings import MAX_ITERATIONS, check_damping, check_dtype
 from godwit.distributed.checkpoint import Checkpoint
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
-from godwit.distributed.halo import HaloRows
+from godwit.distributed.halo import Halo, HaloRows
 from godwit.distributed.result import DistributedScores
-from godwit.dtypes import Array, as_count, as_flag, as_float, as_positive_number
+from godwit.distributed.shared import shared_arrays
+from godwit.dtypes import Array, as_count, as_flag, as_float, as_positive_number, id_dtype_for
 from godwit.errors import InputError, ProcessError, shown
 from godwit.graph.rows import Rows, require_memory
 from godwit.progress import Progress, ProgressArgument
@@ -105,12 +110,12 @@ def pagerank(
     :param checkpoint_s: seconds between two saved states
     :raises InputError: the folder has the state of another graph or of other arguments
     """
-    options = query_options(timeout_s=timeout_s, progress=progress)
     same = (
         damping, tolerance, max_iterations, weighted, accelerated, str(dtype), checkpoint_s,
         checkpoint is None, personalization is None,
     )  # fmt: skip
     with graph.processes.running("pagerank", graph.vertex_count, *same):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         damping, tolerance = check_damping(damping), as_positive_number(tolerance, "tolerance")
         most = as_count(
             MAX_ITERATIONS if max_iterations is None else max_iterations,
@@ -231,12 +236,15 @@ def _is_symmetric(graph: DistributedGraph, weighted: bool) -> bool:
 
 
 class _Layout:
-    """In-arcs of the own vertices as iterations read them, and what the halo needs.
+    """In-arcs of the own vertices as iterations read them, and what other processes need.
 
-    :ivar arcs: rows of in-arcs, whose sources are rows and slots
+    :ivar arcs: rows of in-arcs, whose sources are numbers in the shared arrays
     :ivar counts: (n) divisors of ranks, by row
     :ivar sinks: number of own vertices whose divisor is 0
-    :ivar border_rows: the row of each vertex of the border
+    :ivar shared: two arrays of values, with a section of each process of this machine: by row, and behind
+        that of the halo of other machines' processes
+    :ivar halo: that halo, whose sections ascend by their owners' rows
+    :ivar border_rows: the row of each vertex of its border
     """
 
     def __init__(
@@ -244,60 +252,65 @@ class _Layout:
     ) -> None:
         rows = graph.rows
         in_rows: HaloRows = rows if symmetric else graph.in_rows
-        self.halo = in_rows.halo
+        halo = in_rows.halo
         n, arcs = rows.vertex_count, len(in_rows.targets)
         arc_bytes = 2 * (number.itemsize if weighted else 0) + 4
-        require_memory(32 * n + arc_bytes * arcs, "preparing a graph for PageRank")
+        value_bytes = 32 * n + 2 * halo.slots * number.itemsize
+        require_memory(value_bytes + arc_bytes * arcs, "preparing a graph for PageRank")
         self.threads = 1 if n + arcs < _ALONE_WORK else config.thread_count()
         offsets = narrowed(in_rows.offsets)
         contributions = np.empty(0, number)
         divisors = np.empty(0, offsets.dtype)
         if weighted:
-            flows = np.zeros(self.halo.slots)
+            flows = np.zeros(halo.slots)
             contributions = self._contributions(rows, in_rows, flows, number)
             divisors = (flows[:n] > 0).astype(offsets.dtype)
         elif not symmetric:
             divisors = np.diff(rows.offsets).astype(offsets.dtype)
         out = Rows(rows.offsets, rows.targets, None)
-        order, sources = self._sort_halo(rows, in_rows)
-        self.arcs: InArcs = arranged(
-            offsets, sources, contributions, divisors, out,
-            threads=self.threads, symmetric=symmetric, value_count=self.halo.slots,
+        by_slot: InArcs = arranged(
+            offsets, in_rows.targets, contributions, divisors, out,
+            threads=self.threads, symmetric=symmetric, value_count=halo.slots,
         )  # fmt: skip
+        self.shared = shared_arrays(halo.processes, halo.slots, number, 2)
+        self.arcs, self.halo, self.border_rows = self._numbered(by_slot, halo, n)
         self.counts = self.arcs.divisors if len(divisors) else np.diff(self.arcs.offsets)
         self.sinks = int(np.count_nonzero(self.counts == 0))
-        row_of = np.arange(n)
-        if self.arcs.order.size:
-            row_of[self.arcs.order] = np.arange(n)
-        self.border_rows = row_of[self.halo.border[order]]
 
-    def _sort_halo(self, rows: HaloRows, in_rows: HaloRows) -> tuple[Array, Array]:
-        """Sort the values of each section of the halo by degree if their owner sorts its rows by that.
+    def _numbered(self, by_slot: InArcs, halo: Halo, n: int) -> tuple[InArcs, Halo, Array]:
+        """Return in-arcs whose sources are numbers in the shared arrays, and what is said of the last two.
 
-        :returns: the order of the border, and the sources of in-arcs as slots in the new order
+        :param by_slot: in-arcs whose sources are rows and slots
         """
-        halo = self.halo
-        order = np.arange(len(halo.border))
-        if gains_by_degree(Rows(rows.offsets, rows.targets, None)):
-            degrees = np.diff(rows.offsets)[halo.border]
-            ends = np.cumsum(halo.border_counts)
-            for begin, end in zip(ends - halo.border_counts, ends, strict=True):
-                order[begin:end] = begin + np.argsort(degrees[begin:end], kind="stable")
-        begins = np.cumsum(halo.border_counts) - halo.border_counts
-        within = order - np.repeat(begins, halo.border_counts)
-        moved, counts, given = halo.processes.exchange(
-            within,
-            halo.border_counts,
-            int((within[1:] < within[:-1]).sum() >= halo.processes.count),
+        shared, processes = self.shared, halo.processes
+        row_of = np.arange(n)
+        if by_slot.order.size:
+            row_of[by_slot.order] = np.arange(n)
+        border_rows = row_of[halo.border]
+        rows_there, _, _ = processes.exchange(border_rows, halo.border_counts)
+        numbers = np.empty(halo.slots, id_dtype_for(shared.arrays.shape[1]))
+        numbers[:n] = shared.own.start + np.arange(n)
+        is_apart = shared.begins < 0
+        remaining = []
+        ends, border_ends = np.cumsum(halo.counts), np.cumsum(halo.border_counts)
+        for other in processes.others:
+            there = rows_there[ends[other] - halo.counts[other] : ends[other]]
+            first = int(shared.begins[other])
+            if is_apart[other]:
+                first = shared.own.start + int(halo.begins[other])
+                there = np.argsort(np.argsort(there))
+                begin = border_ends[other] - halo.border_counts[other]
+                remaining.append(np.sort(border_rows[begin : border_ends[other]]))
+            slot = int(halo.begins[other])
+            numbers[slot : slot + len(there)] = first + there
+        border_rows = np.concatenate([border_rows[:0], *remaining])
+        apart = replace(
+            halo,
+            counts=np.where(is_apart, halo.counts, 0),
+            border_counts=np.where(is_apart, halo.border_counts, 0),
         )
-        if not given.any():
-            return order, in_rows.targets
-        slots = np.arange(halo.slots, dtype=in_rows.targets.dtype)
-        first = np.repeat(halo.begins[:-1], counts)
-        slots[first + moved] = (
-            first + np.arange(len(moved)) - np.repeat(np.cumsum(counts) - counts, counts)
-        )
-        return order, slots[in_rows.targets]
+        sources = by_slot.sources if processes.count == 1 else numbers[by_slot.sources]
+        return replace(by_slot, sources=sources), apart, border_rows
 
     def _contributions(
         self, rows: HaloRows, in_rows: HaloRows, flows: Array, number: np.dtype[Any]
@@ -315,8 +328,8 @@ class _Layout:
             np.empty(0, number), threads=self.threads,
         )  # fmt: skip
         flows[:n] = own
-        self.halo.processes.meet()
-        self.halo.refresh(flows, self.halo.border)
+        in_rows.halo.processes.meet()
+        in_rows.halo.refresh(flows, in_rows.halo.border)
         flow = flows[in_rows.targets]
         parts = np.zeros(len(flow))
         np.divide(in_rows.weights, flow, out=parts, where=flow != 0)
@@ -347,9 +360,9 @@ class _Run:
             teleport = teleport[arcs.order]
         self._teleport = teleport
         self._number = number
-        require_memory(2 * layout.halo.slots * number.itemsize, "PageRank")
-        self._old = np.zeros(layout.halo.slots, number)
-        self._new = np.zeros(layout.halo.slots, number)
+        self._read: Array = layout.shared.arrays[0]
+        self._written: Array = layout.shared.arrays[1]
+        self._new[:] = 0.0  # any number: plain iterations multiply it by 0
         self._iterate = _ITERATE[arcs.contributions.size > 0, arcs.divisors.size > 0]
         self.checkpoint: Checkpoint | None = None
         self._saves = False
@@ -357,6 +370,18 @@ class _Run:
         self._scale = 2.0**_CHANGE_BITS
         self.iterations = self.resumed_at = 0
         self.change = 0.0
+
+    @property
+    def _old(self) -> Array:
+        """This process' section of the last iterate."""
+        section: Array = self._read[self._layout.shared.own]
+        return section
+
+    @property
+    def _new(self) -> Array:
+        """This process' section of the iterate before, or of what replaces it."""
+        section: Array = self._written[self._layout.shared.own]
+        return section
 
     @property
     def progress(self) -> int:
@@ -451,12 +476,12 @@ class _Run:
         cursors = np.zeros_like(sums)
         run_team(
             self._iterate, arcs.offsets, arcs.sources, arcs.contributions, arcs.divisors, arcs.blocks,
-            arcs.sections, self._teleport, self._old, self._new, sums, cursors, float(self._damping), lift,
-            float(self._omega), self._scale,
+            arcs.sections, self._teleport, self._read, self._old, self._new, sums, cursors,
+            float(self._damping), lift, float(self._omega), self._scale,
             threads=layout.threads, poll=poll,
             brief=layout.threads == 1 and len(arcs.sources) < _ALONE_WORK,
         )  # fmt: skip
-        self._old, self._new = self._new, self._old
+        self._read, self._written = self._written, self._read
         return self._meet(self._old, *sums.reshape(-1, _WORDS).sum(axis=0)[:3].tolist())
 
     def _meet(self, values: Array, *sums: int) -> float:
@@ -513,7 +538,7 @@ def _begin(rank: int, size: int, control: Any, counts: Any, start: float, carrie
 @kernel
 def _iterate(
     rank: int, size: int, control: Any, offsets: Any, sources: Any, contributions: Any, divisors: Any,
-    blocks: Any, sections: Any, teleport: Any, old: Any, new: Any, sums: Any, cursors: Any,
+    blocks: Any, sections: Any, teleport: Any, of_sources: Any, old: Any, new: Any, sums: Any, cursors: Any,
     damping: float, lift: float, omega: float, scale: float,
 ) -> None:  # fmt: skip
     """Do one iteration of all blocks; store the sums of changes and dangling ranks of this thread's."""
@@ -525,8 +550,8 @@ def _iterate(
         if block < 0 or load_acquire(control, ABORT) != 0:
             break
         change, dangling = update_block(
-            block, offsets, sources, contributions, divisors, blocks, sections, teleport, old, new,
-            damping, lift, omega, change, dangling,
+            block, offsets, sources, contributions, divisors, blocks, sections, teleport, of_sources, old,
+            new, damping, lift, omega, change, dangling,
         )  # fmt: skip
     sums[_WORDS * rank] = change[0]
     sums[_WORDS * rank + 1] = dangling[0]

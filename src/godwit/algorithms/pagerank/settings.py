@@ -67,8 +67,13 @@ def check_damping(damping: Any) -> float:
     return number
 
 
+_DTYPES = {name: np.dtype(name) for name in ("float32", "float64")}
+
+
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the dtype of ranks; InputError if it is not float32 or float64."""
+    if isinstance(dtype, str) and dtype in _DTYPES:
+        return _DTYPES[dtype]
     number: np.dtype[Any] | None = None
     if dtype is not None:  # which NumPy takes for float64
         with suppress(TypeError, ValueError):

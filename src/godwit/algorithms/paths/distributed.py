@@ -26,13 +26,16 @@ from godwit.algorithms.paths.predecessors import (
     push,
     unreached_of,
 )
+from godwit.algorithms.paths.predecessors import (
+    predecessors as predecessors_of,
+)
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
 from godwit.distributed.result import DistributedResult
 from godwit.dtypes import Array, frozen, id_dtype_for
 from godwit.errors import InputError, shown
-from godwit.graph.ids import Vertex
+from godwit.graph.ids import Vertex, VertexIds
 from godwit.graph.interchange.tables import Column
 from godwit.graph.rows import require_memory
 from godwit.runtime.cpu.team import run_team
@@ -69,8 +72,8 @@ class DistributedPathResult(DistributedResult):
         super().__init__(graph, distance, statistics)
         self.source_positions = sources
         self._before: Array | None = None
-        self._names: Array | int = 0
-        self._graph: DistributedGraph | None = None
+        self._names: Array | VertexIds | int = 0
+        self._graph: DistributedGraph | GpuGraph | None = None
 
     @property
     def distance(self) -> Array:
@@ -119,18 +122,32 @@ class DistributedPathResult(DistributedResult):
         return [Column(self.value_name, self._values, self.reached)]
 
     def find_predecessors(
-        self, graph: DistributedGraph, *, unit_lengths: bool, poll: ProgressPoll | None
+        self,
+        graph: DistributedGraph | GpuGraph,
+        *,
+        unit_lengths: bool,
+        poll: ProgressPoll | None,
     ) -> None:
         """Set the predecessors; all processes call it within a block of :meth:`Processes.running`.
+
+        With the whole graph at hand, each process finds those of all vertices, on its cores.
 
         :param unit_lengths: every arc has length 1, regardless of weights
         """
         processed = int(self.statistics.processed_items.sum())
         with self.statistics.phase("predecessors"):
-            self._before = predecessors(
-                graph, self._values, self.source_positions, unit_lengths=unit_lengths,
-                poll=None if poll is None else lambda: poll(processed),
-            )  # fmt: skip
+            if isinstance(graph, GpuGraph):
+                count, own = graph.processes.count, self.vertices
+                counts = np.full(count, len(own))
+                whole, _, _ = graph.processes.exchange(np.tile(self._values, count), counts)
+                sources = np.array(self.source_positions, np.int64)
+                before = predecessors_of(graph.graph, whole, sources, unit_lengths=unit_lengths)
+                self._before = before[own.start : own.stop].copy()
+            else:
+                self._before = predecessors(
+                    graph, self._values, self.source_positions, unit_lengths=unit_lengths,
+                    poll=None if poll is None else lambda: poll(processed),
+                )  # fmt: skip
             self._graph = graph
             self._names = graph.names_of(np.maximum(self._before, 0))
         graph.processes.report(self.statistics)

@@ -11,7 +11,11 @@ searched by one thread, as by :func:`godwit.distances`.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -28,13 +32,12 @@ from godwit.placement import (
 )
 from godwit.progress import ProgressArgument
 from godwit.public import or_distributed
-from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
-from godwit.runtime.registry import DevicesArgument, are_peers
+from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
-from godwit.trace import TraceArgument, recorded
+from godwit.trace import TraceArgument
 from godwit.worker.options import (
-    DEFAULT_WORKER_OPTIONS,
     SolverOptions,
     WorkerOptions,
     query_options,
@@ -43,12 +46,18 @@ from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
     SearchTime,
-    add_placement,
+    answered,
     devices_for_one_query,
     on_gpus_unless_slow,
-    placed_for_query,
+    searched_on_gpus,
+    suits_all_gpus,
 )
 from godwit.worker.solve import make_poll, solve
+
+if TYPE_CHECKING:
+    from godwit.supersteps.placement import StepPlacement
+
+Found = TypeVar("Found")
 
 
 def _along(value: Any, weight: Any) -> Any:
@@ -78,6 +87,61 @@ SATURATING = _program("int64", _along_saturating)
 """Vertex program whose sums saturate at 2^63 - 2, as 2^63 - 1 means "not reached"."""
 
 
+@dataclass(frozen=True)
+class DistanceDtypes:
+    """Vertex programs of a query by dtype of distances, of which the first that fits gives the result.
+
+    32-bit distances need half the memory and traffic, and mostly suffice where the worst case does not
+    fit: the run stops at the first sum that overflows, and is repeated. Later runs on the graph then use
+    64 bits at once, unless a cutoff may keep them within 32.
+
+    :param cutoff: of all of them, None if there is none
+    :param narrow: for 32 bits; None: it is not tried
+    :param wide: for 64 bits
+    :param fits: no sum overflows 32 bits
+    """
+
+    cutoff: float | None
+    narrow: VertexProgram | None
+    wide: VertexProgram
+    fits: bool = False
+
+    @classmethod
+    def of(cls, graph: Graph, cutoff: float | None, *, has_overflowed: bool) -> DistanceDtypes:
+        """Choose dtypes for a graph.
+
+        :param has_overflowed: a run without a cutoff has not fitted 32 bits
+        """
+        if graph.weight_dtype is not None and graph.weight_dtype.kind not in "iu":
+            return cls(cutoff, None, PROGRAMS["float64"])
+        largest = check_weights(graph)
+        # Upper bound of all computed sums, which include arcs that leave the farthest vertex.
+        bound = largest * graph.vertex_count
+        if cutoff is not None:
+            cutoff = None if cutoff >= FARTHEST else math.floor(cutoff)
+        if cutoff is not None:
+            bound = min(bound, cutoff + largest)
+        fits = bound < 2**31 - 1
+        tries = fits or cutoff is not None or not has_overflowed
+        tries = tries and max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1
+        wide = PROGRAMS["int64"] if bound < 2**63 - 1 else SATURATING
+        return cls(cutoff, PROGRAMS["int32"] if tries else None, wide, fits)
+
+    def run(self, run: Callable[[VertexProgram], Found], overflowed: Callable[[], None]) -> Found:
+        """Return what a function returns for the first program whose dtype all sums fit.
+
+        :param overflowed: called if 32 bits were not enough
+        """
+        if self.narrow is not None:
+            try:
+                return run(self.narrow)
+            except ValueOverflowError:
+                if self.fits:
+                    raise
+                overflowed()
+        return run(self.wide)
+
+
 def run_sssp(
     placed: PlacedGraph,
     source: Sources,
@@ -102,9 +166,10 @@ def run_sssp(
             result = search(placed, sources, program, cutoff, options)
             if result is not None:
                 return result
+        searched = searched_on_gpus(placed, options)
         solution = solve(
             program,
-            placed,
+            searched,
             start,
             options,
             limit=cutoff,
@@ -123,30 +188,13 @@ def run_sssp(
             solution.statistics,
             unit_lengths=graph.weight_dtype is None,
             location=options.location,
-            placed=placed,
+            placed=searched,
         )
 
-    if graph.weight_dtype is not None and graph.weight_dtype.kind not in "iu":
-        return run(PROGRAMS["float64"])
-    # Upper bound of all computed sums, which include arcs that leave the farthest vertex.
-    bound = largest * graph.vertex_count
-    if cutoff is not None:
-        cutoff = None if cutoff >= FARTHEST else math.floor(cutoff)
-    if cutoff is not None:
-        bound = min(bound, cutoff + largest)
-    # 32-bit distances need half the memory and traffic, and mostly suffice where the worst case does not
-    # fit: the run stops at the first sum that overflows, and is repeated. Later runs on the graph then use
-    # 64 bits at once, unless a cutoff may keep them within 32.
-    fits, overflowed = bound < 2**31 - 1, graph.cached("sssp overflowed", list)
-    tries = fits or cutoff is not None or not overflowed
-    if tries and max(largest, 0 if cutoff is None else cutoff) < 2**31 - 1:
-        try:
-            return run(PROGRAMS["int32"])
-        except ValueOverflowError:
-            if fits:
-                raise
-            overflowed.append(True)
-    return run(PROGRAMS["int64"] if bound < 2**63 - 1 else SATURATING)
+    overflowed: list[None] = graph.cached("sssp overflowed", list)
+    dtypes = DistanceDtypes.of(graph, cutoff, has_overflowed=bool(overflowed))
+    cutoff = dtypes.cutoff
+    return dtypes.run(run, lambda: overflowed.append(None))
 
 
 _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
@@ -174,13 +222,10 @@ def _suits_one_thread(
 
     On small graphs a program has one thread as well, and its preparation takes longer than the search.
     """
+    if not placed.context.devices[0].shares_memory or options.asks_for_kernels:
+        return False
     is_plain = len(sources) == 1 and target is None and placed.graph.is_weighted
-    return (
-        is_small(placed.graph)
-        and is_plain
-        and placed.context.devices[0].shares_memory
-        and not options.asks_for_kernels
-    )
+    return is_plain and is_small(placed.graph)
 
 
 def _on_one_thread(
@@ -215,13 +260,12 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
     way on GPUs, and on all cores only after some other searches.
     """
     devices, graph = placed.context.devices, placed.graph
-    takes_any = options.worker == DEFAULT_WORKER_OPTIONS and options.gpu == DEFAULT_GPU_OPTIONS
-    if not takes_any or options.execution != "auto" or "sssp" in placed.given_up:
+    if options.asks_for_kernels or "sssp" in placed.given_up:
         return False
     if devices[0].kind == "cuda":
         if not placed.is_kept or placed.duplication == "1-hop":
             return False
-        if placed.asked_partition is not None and not are_peers(devices):
+        if placed.asked_partition is not None and not placed.has_peers:
             return False
     elif not devices[0].shares_memory:
         return False
@@ -231,22 +275,6 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
             searches.append(None)
             return False
     return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
-
-
-_ARCS_OF_A_GPU = 1 << 27
-"""Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
-
-
-def _suits_all_gpus(placed: PlacedGraph) -> bool:
-    """Return True if all GPUs of a graph search together; else the first one does so alone."""
-    devices = placed.context.devices
-    if len(devices) == 1 or not are_peers(devices):
-        return False
-    if placed.asked_partition is not None:
-        return True
-    names = {device.name for device in devices}
-    arcs = placed.graph.arc_count // len(devices)
-    return len(names) == len(devices) and arcs >= _ARCS_OF_A_GPU
 
 
 def _has_hubs(graph: Graph) -> bool:
@@ -298,6 +326,14 @@ def _on_cores(
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def _cuda() -> Any:
+    """Return the module, which an import statement would look for in every query."""
+    from godwit.algorithms.sssp import cuda
+
+    return cuda
+
+
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
     options: SolverOptions,
@@ -306,45 +342,42 @@ def _in_supersteps(
 
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
-    from godwit.algorithms.sssp.cuda import search_on_gpus, source
-    from godwit.supersteps.placement import StepPlacement
-
     devices = placed.context.devices
     weights = placed.graph.weight_dtype
     assert weights is not None
-    takes_all = _suits_all_gpus(placed)
+    takes_all = suits_all_gpus(placed)
     steps = place_positions(
-        placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
+        placed, lambda dtype: _cuda().source(dtype, program.dtype, weights, several=takes_all)
     )
-    if not takes_all and len(devices) > 1 and are_peers(devices):
+    if not takes_all and len(devices) > 1 and placed.has_peers:
         takes_all = not steps.has_room_for_copy()
-    statistics = RunStatistics(
-        tuple(device.name for device in devices[: None if takes_all else 1]), "direction-optimizing"
-    )
+    names = placed.context.device_names
+    statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")
 
     def search(placement: StepPlacement) -> tuple[Any, dict[str, float]]:
-        return search_on_gpus(
+        found: tuple[Any, dict[str, float]] = _cuda().search_on_gpus(
             placement, sources, program.dtype, cutoff, location=options.location,
             statistics=statistics, gpu=options.gpu, poll=make_poll(options),
         )  # fmt: skip
+        return found
 
+    begin = perf_counter()
     try:
-        with statistics.phase("run"):
-            outcome = search(steps) if takes_all else steps.run_on_first_with_room(search)
+        outcome = search(steps) if takes_all else steps.run_on_first_with_room(search)
     except GraphTooLargeError:
         outcome = None
     if outcome is None or outcome[0] is None:
         placed.given_up.add("sssp")
         return None
     distance, seconds = outcome
-    statistics.split_run(seconds)
+    statistics.take_run(begin, seconds)
     return PathResult(
         placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
         placed=placed,
     )  # fmt: skip
 
 
-@or_distributed("godwit.algorithms.sssp.distributed")
+@or_distributed("godwit.algorithms.sssp.distributed", "godwit.algorithms.sssp.distributed_gpus")
 def sssp(
     graph: GraphArgument,
     source: Sources,
@@ -387,12 +420,13 @@ def sssp(
         progress=progress,
         results=results,
     )
-    if partition is None:
+    if partition is None and isinstance(graph, Graph):
         devices = devices_for_one_query(graph, devices, options, _CORE_NS, by_levels=True)
-    with recorded(trace, "sssp"), placed_for_query(graph, devices, partition) as placed:
+
+    def ask(placed: PlacedGraph) -> PathResult:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)
         search = run_bfs if counts_arcs else run_sssp
-        result = on_gpus_unless_slow(
+        return on_gpus_unless_slow(
             placed,
             "bfs" if counts_arcs else "sssp",
             options,
@@ -401,5 +435,5 @@ def sssp(
             ),
             _TIME_ON_CORES,
         )
-        add_placement(result.statistics, placed, graph)
-        return result
+
+    return answered(graph, devices, partition, trace, "sssp", ask)

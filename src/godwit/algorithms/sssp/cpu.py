@@ -55,7 +55,7 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, CURSOR, barrier, block_range, next_range, run_team
 from godwit.runtime.cpu.values import by_reference
 
-TURN = 4
+TURN = 8
 """Pull when the in-arcs that are left are at most this multiple of the arcs of the latest stage."""
 ALONE_ENTRIES = 256
 """Rank 0 alone performs steps of so many entries, or fewer."""
@@ -80,7 +80,8 @@ _NAMES = {np.dtype(name): name for name in UNREACHED}
 """Names by dtype: NumPy computes the name of a dtype anew each time."""
 _WIDE = {"i": (np.dtype(np.int64), "int64"), "f": (np.dtype(np.float64), "float64")}
 """Dtypes of results, and their names, by kind of the dtype of distances."""
-# How far ahead in lists of vertices rows, arcs, and distances of neighbours are prefetched.
+# How far ahead in lists of vertices rows, arcs, and distances of first neighbours are prefetched. Those of
+# further arcs are not: it made searches a tenth slower (docs/performance.md).
 _ROW_AHEAD = 12
 _ARC_AHEAD = 8
 _TARGET_AHEAD = 4
@@ -335,10 +336,7 @@ def _push(search: Any, mine: int, held: int, place: int, end: int, vertex: Any) 
     stamp = np.int32(search.shared[ROUND_NUMBER] + 1)
     arcs = search.arcs
     length = load_relaxed(search.distance, at(vertex))
-    last_arc = arcs.size - 1
     while place < end:
-        arc = arcs[at(min(place + _ARC_AHEAD, last_arc))]
-        prefetch(search.distance, at(arc.target))
         arc = arcs[at(place)]
         reached = length + arc.weight
         if not reached <= near:

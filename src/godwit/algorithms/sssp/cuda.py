@@ -15,7 +15,6 @@ from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
-from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -27,7 +26,9 @@ from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
+    STEP,
     THREADS,
+    SearchSeeds,
     StepPlan,
     count_work,
     left_rows_bytes,
@@ -127,7 +128,10 @@ class SsspArrays:
 
     :ivar known: distances by position, by dtype
     :ivar cleared: dtypes in whose distances vertices without arcs are unreached, and stay so
+    :ivar has_overflowed: a distance has not fitted 32 bits
     """
+
+    has_overflowed = False
 
     def __init__(self, placement: StepPlacement) -> None:
         self.known = {name: DeviceArray(placement) for name in UNREACHED}
@@ -139,6 +143,10 @@ class SsspArrays:
         self.left_rows = DeviceArray(placement)
         self.counters = DeviceArray(placement)
 
+    def note_overflow(self) -> None:
+        """Take note that a distance has not fitted 32 bits."""
+        self.has_overflowed = True
+
 
 def search_on_gpus(
     placement: StepPlacement,
@@ -146,6 +154,7 @@ def search_on_gpus(
     dtype: np.dtype[Any],
     limit: float | None,
     *,
+    may_give_up: bool = True,
     location: ResultLocation,
     statistics: RunStatistics,
     gpu: GpuOptions,
@@ -157,6 +166,7 @@ def search_on_gpus(
     :param dtype: of the distances that the GPUs compute: int32 or int64 for integer weights, float64 for
         others
     :param limit: vertices beyond it are not reached
+    :param may_give_up: the caller has an alternative for a graph whose frontiers are narrow
     :returns: (n) int64 or float64, as of :func:`godwit.sssp`, None if the search gave up: few vertices at
         a time are found along long paths; seconds by phase
     :raises ValueOverflowError: a distance does not fit the dtype
@@ -171,15 +181,17 @@ def search_on_gpus(
     with placement.held():
         key = ("sssp", dtype, gpu)
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
-        plan.ask(sources, limit)
+        plan.ask(sources, limit, may_give_up=may_give_up)
         distances = plan.values_at(location, lambda: plan.distances(location))
-        # Of several GPUs one joins all distances where it has its copies, so not between two slices: what
-        # it has sent last lies in these until owners take it.
-        behind = distances.start if len(placement.parts) == 1 else None
+        behind = distances.start if placement.processes is None else None
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=behind)
+        if plan.exchange.by_host:
+            seconds["exchange"] = plan.exchange_s
         plan.arrays.cleared.add(plan.dtype_name)
         words = plan.last_state
-        statistics.count_later(partial(count_work, plan.controls(), Count.PROCESSED, Count.LOOKED))
+        statistics.count_later(
+            partial(count_work, plan.kept_outcomes(), Count.PROCESSED, Count.LOOKED)
+        )
         if words[Word.OVERFLOWS] or words[Word.GAVE_UP]:
             distances.drop()  # the plan may not be asked again, and keeps it
             if words[Word.OVERFLOWS]:
@@ -195,8 +207,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
     """The search of a placement for one dtype of distances and one set of options.
 
     :param seconds: gets the time of making rows, and of loading the kernel
-    :ivar alone: of the latest query, the sources that have no arcs, as the kernel keeps no distance of
-        theirs; None if there are none
+    :ivar alone: places in the result of the latest query's sources that have no arcs, as the kernel keeps
+        no distance of theirs; None if there are none
     """
 
     def __init__(
@@ -208,19 +220,22 @@ class _SsspPlan(StepPlan[StepPlacement]):
     ) -> None:
         begin = perf_counter()
         assert placement.graph.weight_dtype is not None
-        devices = len(placement.parts)
-        text = source(placement.id_dtype, dtype, placement.graph.weight_dtype, several=devices > 1)
+        several = placement.device_count > 1
+        text = source(placement.id_dtype, dtype, placement.graph.weight_dtype, several=several)
         compile_meanwhile(placement.indexes[0], text)
         sorted_rows = placement.kept(SortedRowArrays)
         self._out, self._in = sorted_rows.make("out"), sorted_rows.make("in")
         seconds["rows"] = perf_counter() - begin
-        super().__init__(placement, text, np.zeros(devices, ARGUMENTS), gpu)
+        super().__init__(placement, text, np.zeros(len(placement.parts), ARGUMENTS), gpu)
         seconds["compile"] = self.compile_s
+        self.exchange_on_host = self._host_copies
         self.dtype, self.dtype_name = dtype, dtype.name
         self._farthest = self._bits(UNREACHED[self.dtype_name]) - 1
+        self._bits_of_known = 8 * dtype.itemsize
         self.arrays = placement.kept(SsspArrays)
-        self._seeds = PinnedBuffer(placement.id_dtype.itemsize)
+        self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
+        self._asked: tuple[Any, ...] = ()  # what the latest query has written besides its sources
         self._point()
         self.state = self._first_state()
         self.shared_bytes = _LIST_BYTES_PER_WARP * (max(64, gpu.threads or THREADS) // 32)
@@ -234,9 +249,10 @@ class _SsspPlan(StepPlan[StepPlacement]):
         placement, arrays = self.placement, self.arrays
         known = arrays.known[self.dtype_name]
         directed, parts, bitmap = placement.is_directed, placement.parts, placement.count // 8
+        several = placement.device_count > 1
         left = [
             max(
-                left_rows_bytes("mixed", rows[part.device].rows, placement.capacity)
+                left_rows_bytes("mixed", rows[part.place].rows, placement.capacity)
                 for rows in (self._out, self._in)
             )
             for part in parts
@@ -246,12 +262,12 @@ class _SsspPlan(StepPlan[StepPlacement]):
             (arrays.pending, [placement.capacity // 8 for _ in parts]),
             (arrays.open, [bitmap for _ in parts]),
             (arrays.cursors, [4 * placement.capacity for _ in parts]),
-            *((sent, [bitmap if len(parts) > 1 else 4 for _ in parts]) for sent in arrays.sent),
+            *((sent, [bitmap if several else 4 for _ in parts]) for sent in arrays.sent),
             (arrays.left_rows, left),
             (arrays.counters, [_COUNTERS_BYTES for _ in parts]),
         )
         for part, struct in zip(parts, self.arguments, strict=True):
-            out, into = self._out[part.device], self._in[part.device]
+            out, into = self._out[part.place], self._in[part.place]
             point_rows(struct["out"], out.rows)
             point_rows(struct["in"], into.rows)
             struct["out_targets"], struct["out_weights"] = out.targets.pointer, out.weights.pointer
@@ -262,29 +278,28 @@ class _SsspPlan(StepPlan[StepPlacement]):
             struct["distances"] = known[part].pointer + self.dtype.itemsize * part.first
             struct["known_open"] = arrays.open[part].pointer
             struct["open"] = arrays.open[part].pointer + part.first // 8
-            # In an undirected graph vertices without arcs, which come last, are reached as seeds only.
-            struct["active"] = part.owned if directed else part.active
+            struct["active"] = self._seeds.active[part.device]
             # Classes of a directed graph are of in-degrees.
             struct["has_long_rows"] = directed or out.rows.classes[RowClass.CLASS_WARP] > 0
-        self.arguments["known_by"] = self.exchange.broadcast_pointers(known)
+        # What a device stores in others' copies, it does in its own range of them: where the host copies,
+        # these pointers lead elsewhere, and it broadcasts the range.
+        self.arguments["known_by"] = self.exchange.collected_pointers(known, self._bits_of_known)
         self.arguments["known_open_by"] = self.exchange.broadcast_pointers(arrays.open)
-        self._active = self.arguments["active"].copy()
         for parity, sent in enumerate(arrays.sent):
-            self.arguments["sent"][:, parity] = self.exchange.broadcast_pointers(sent)
+            self.arguments["sent"][:, parity] = self.exchange.collected_pointers(sent, 1)
 
     def _first_state(self) -> Array:
         """Return the state with which every search begins, but for its limits."""
-        active = sum(part.active for part in self.placement.parts)
+        active = self.placement.active_count
         width = self._bits(first_width(self.placement.graph, active, self.dtype))
         state: dict[Word, int | float] = {
             Word.NEAR: width,
             Word.BEFORE: 2**64 - 1,
             Word.WIDTH: width,
             Word.FIRST_WIDTH: width,
-            Word.ARCS: sum(each.rows.arcs for each in self._in),
+            Word.ARCS: self.placement.graph.arc_count,
             Word.IS_FIRST: 1,
             Word.VERTICES: max(1, active),
-            Word.DEEP_STEPS: DEEP_STEPS,
             Word.TURN: float(TURN),
         }
         return state_words([state.get(word, 0) for word in Word])
@@ -293,21 +308,18 @@ class _SsspPlan(StepPlan[StepPlacement]):
         """Return a distance as the kernel stores it."""
         return number_bits(distance, self.dtype)
 
-    def ask(self, sources: Array, limit: float | None) -> None:
+    def ask(self, sources: Array, limit: float | None, *, may_give_up: bool) -> None:
         """Write what a query asks for into the arguments and the first state."""
-        placement, arguments = self.placement, self.arguments
-        seeds = placement.numbering.position[sources]
-        if seeds.nbytes > self._seeds.nbytes:
-            self._seeds.close()
-            self._seeds = PinnedBuffer(seeds.nbytes)
-        self._seeds.upload(seeds)
-        arguments["seeds"], arguments["seed_count"] = self._seeds.pointer, len(seeds)
-        owners, indexes = np.divmod(seeds, placement.capacity)
-        has_none = indexes >= self._active[owners]
-        self.alone = sources[has_none] if has_none.any() else None
+        self.alone = self._seeds.write(sources)
         is_cleared = self.dtype_name in self.arrays.cleared
-        cleared = arguments["active"] if is_cleared else [part.owned for part in placement.parts]
+        asked = (limit, is_cleared, may_give_up)
+        if asked == self._asked:
+            return
+        self._asked = asked
+        placement, arguments = self.placement, self.arguments
+        cleared = self._seeds.active if is_cleared else placement.numbering.owned
         arguments["cleared"][:, : len(cleared)] = cleared
+        self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         farthest = self._farthest
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
 
@@ -322,7 +334,24 @@ class _SsspPlan(StepPlan[StepPlacement]):
             location,
             result_dtype=wide,
             unreached=None if wide == name else (UNREACHED[name], UNREACHED[wide]),
+            # What another device's vertices have here is sent to their owners between two slices.
+            keeps_others=True,
+            exchange=self.exchange,
         )
+
+    def _host_copies(self, last: int, coming: int, state: Array) -> None:
+        """Copy between devices after the superstep ``last``, where the host does so."""
+        arrays, exchange = self.arrays, self.exchange
+        known, step = arrays.known[self.dtype_name], int(state[STEP])
+        if last in (Phase.BROADCAST, Phase.PULL):
+            exchange.broadcast(known, self._bits_of_known)
+        if last == Phase.PULL:
+            exchange.broadcast(arrays.open, 1)
+        if last in (Phase.PUSH, Phase.CORRECT):  # which took what the superstep before had sent
+            exchange.reset(arrays.sent[step % 2], 1)
+        if coming in (Phase.PUSH, Phase.CORRECT) and state[Word.IS_SENT]:
+            exchange.fetch(arrays.sent[(step + 1) % 2], 1)
+            exchange.fetch(known, self._bits_of_known)
 
     def close(self) -> None:
         """Free the memory of seeds, too."""

@@ -40,9 +40,9 @@ def sssp(
 
     :param predecessors: find the vertex before each one as well
     """
-    options = query_options(timeout_s=timeout_s, progress=progress)
     same = (source, target, cutoff, weighted, predecessors)
     with graph.processes.running("sssp", graph.vertex_count, *same):
+        options = query_options(timeout_s=timeout_s, progress=progress)
         predecessors = as_flag(predecessors, "predecessors")
         if weighted is not None and as_flag(weighted, "weighted") and not graph.is_weighted:
             raise InputError("weighted=True needs a graph with weights, and this one has none")

@@ -22,6 +22,8 @@ def first_width(graph: Graph, active: int, dtype: np.dtype[Any]) -> Any:
     """
     assert graph.weights is not None
     count = len(graph.weights)
+    if not count:
+        return dtype.type(1).item()
     sample = graph.weights[np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)]
     quantile = np.quantile(sample, min(1.0, max(1, active) / max(1, count)), method="higher")
     positive = sample[sample > 0]

@@ -87,7 +87,7 @@ class GpuSpace(_Pooled):
 
     kind = "cuda"
     index: int
-    copy_bytes = 32 << 20
+    copy_bytes = 64 << 20  # of half the size, the host falls behind the bus when a message begins
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ from numba._dispatcher import compute_fingerprint
 from numba.core import compiler
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.serialize import dumps
 from numba.core.typed_passes import InlineOverloads, NopythonRewrites
 from numba.core.types.functions import BaseFunction
@@ -367,7 +368,8 @@ def _instantiate(
     dispatcher, originals = rebuild(function, bindings, module_name, file_name, compiled, shared)
     module.__dict__[function.__name__] = dispatcher
     if kept:
-        dispatcher._cache = _KeptCode(key)
+        dispatcher._cache = code = _KeptCode(key)
+        dispatcher.compile = code.in_one_process(dispatcher.compile)
     return _Instance(key, dispatcher, originals)
 
 
@@ -443,16 +445,39 @@ def _without_constant(argument: Any) -> Any:
 class _KeptCode(NullCache):
     """Cache of a dispatcher's compiled code, in Godwit's cache folder.
 
-    If cached code cannot be loaded, the function is compiled again.
+    If cached code cannot be loaded, the function is compiled again. Of processes that need it at one time,
+    as those of an MPI run do, one compiles it, and the others wait and load it.
     """
 
     def __init__(self, key: str) -> None:
         self._key = key
+        self._claim: cache.Claim | None = None
+
+    def in_one_process(self, compile_or_load: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that compiles or loads, and then lets other processes have their turn.
+
+        Numba's lock, which it holds for all that, has one thread of this process work on a claim.
+        """
+
+        def compile_in_turn(signature: Any) -> Any:
+            with global_compiler_lock:
+                try:
+                    return compile_or_load(signature)
+                finally:
+                    if self._claim is not None:
+                        self._claim.release()
+                        self._claim = None
+
+        return compile_in_turn
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for argument types, or None."""
         target_context.refresh()
-        data = cache.load(*self._names(sig, target_context.codegen()))
+        names = self._names(sig, target_context.codegen())
+        data = cache.load(*names)
+        if data is None:
+            self._claim = cache.Claim(*names[:-1])
+            data = cache.load(*names) if self._claim.wait() else None
         if data is None:
             return None
         try:

@@ -27,6 +27,7 @@ from godwit.errors import DeviceError, GodwitError
 from godwit.runtime.content import Content, source_digest
 from godwit.runtime.cpu.compile_time import compiling
 from godwit.runtime.cuda import driver, libraries
+from godwit.runtime.cuda.compiler_process import compiled_elsewhere
 from godwit.runtime.cuda.driver import Module
 from godwit.runtime.cuda.operators import FAULT_DECLARATION, DeviceFunction, compile_function
 
@@ -56,6 +57,7 @@ _C_TYPES = {
 
 _BUILT: dict[str, bytes] = {}  # cubins of this process, by key
 _LOCKS: dict[str, threading.Lock] = {}
+_COMPILING = threading.Lock()  # held by the thread whose program NVRTC compiles in this process
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
@@ -270,10 +272,24 @@ def _check_linker() -> None:
 
 
 def _nvrtc(source: str, architecture: str, options: Sequence[str], *, link_later: bool) -> bytes:
-    """Compile to a cubin, or to LTO-IR for the linker."""
-    nvrtc = libraries.nvrtc()
+    """Compile to a cubin, or to LTO-IR for the linker: in another process while this one compiles."""
+    libraries.nvrtc()
     given = [f"-arch=sm_{architecture}", *_COMPILER_OPTIONS, f"-I{INCLUDE_FOLDER}", *options]
     given += ["-dlto"] if link_later else []
+    output = "LTOIR" if link_later else "CUBIN"
+    if not _COMPILING.acquire(blocking=False):
+        code = compiled_elsewhere(source, given, output)
+        if code is not None:
+            return code
+        _COMPILING.acquire()
+    try:
+        return _nvrtc_here(source, architecture, given, output)
+    finally:
+        _COMPILING.release()
+
+
+def _nvrtc_here(source: str, architecture: str, given: Sequence[str], output: str) -> bytes:
+    nvrtc = libraries.nvrtc()
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     _check_nvrtc(status, "cannot start")
     try:
@@ -281,7 +297,7 @@ def _nvrtc(source: str, architecture: str, options: Sequence[str], *, link_later
         if int(status) != 0:
             log = _nvrtc_output(program, "ProgramLog").decode(errors="replace").rstrip("\0\n ")
             raise _with_log(f"a kernel does not compile for sm_{architecture}", log or str(status))
-        return _nvrtc_output(program, "LTOIR" if link_later else "CUBIN")
+        return _nvrtc_output(program, output)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

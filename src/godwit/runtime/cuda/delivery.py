@@ -51,6 +51,10 @@ _BLOCK_THREADS = 256
 _RESULTS_PER_THREAD = 4  # as in delivery.cuh
 
 
+Turns = Sequence[tuple[int, int]]
+"""For each share, what :class:`Piece` has as ``turn``."""
+
+
 @dataclass(frozen=True)
 class Share:
     """The values of one endpoint.
@@ -232,12 +236,12 @@ class Delivery:
         values: Sequence[int],
         conversion: Conversion,
         joined: int,
-        turn: tuple[int, int] = (0, 0),
+        turns: Turns = (),
     ) -> Array:
         """Return the results of all vertices in a new NumPy array; parameters as of :class:`Arrival`."""
         array, is_locked = new_host_array(self.count, conversion.result_dtype, self._indexes)
         if self.count:
-            self._fill_on_host(array, values, conversion, joined, turn, is_locked=is_locked)
+            self._fill_on_host(array, values, conversion, joined, turns, is_locked=is_locked)
         return array
 
     def _fill_on_host(
@@ -246,13 +250,13 @@ class Delivery:
         values: Sequence[int],
         conversion: Conversion,
         joined: int,
-        turn: tuple[int, int] = (0, 0),
+        turns: Turns = (),
         *,
         is_locked: bool,
     ) -> None:
         begin, item = perf_counter(), conversion.result_dtype.itemsize
         gatherer = self.gatherer(None)
-        pieces = self.pieces(gatherer, values, joined, turn)
+        pieces = self.pieces(gatherer, values, joined, turns)
         if joined:
             self.join(gatherer, values, conversion, joined)
         if is_locked and pieces[0].vertices is None:
@@ -327,20 +331,22 @@ class Delivery:
     # To both
 
     def pieces(
-        self, gatherer: int, values: Sequence[int], joined: int, turn: tuple[int, int] = (0, 0)
+        self, gatherer: int, values: Sequence[int], joined: int, turns: Turns = ()
     ) -> list[Piece]:
         """Return a piece for each GPU, or one for the GPU where all values were joined.
 
         :param joined: address of the joined values on the gatherer's GPU; 0 if each GPU writes its own
-        :param turn: as of :class:`Piece`, for the only share
+        :param turns: as of :class:`Arrival`; joined values of several shares have none
         """
         if self._positions is not None and joined:
             positions = self._positions(gatherer)
+            turn = turns[0] if len(turns) == 1 else (0, 0)
             return [Piece(gatherer, joined, positions, self.count, turn=turn)]
         pieces = []
         for number, share in enumerate(self.shares):
             vertices = None if self._positions is None else self._vertices(number)
             if share.count:
+                turn = turns[number] if turns else (0, 0)
                 pieces.append(
                     Piece(number, values[number], 0, share.count, share.first, vertices, turn)
                 )
@@ -358,6 +364,21 @@ class Delivery:
                 pool = event_pool(share.index)
                 pool.record_unless_done(share.stream.native).wait_on(to.stream)
                 driver.copy_peer_async(target, to.index, origin, share.index, nbytes, to.stream)
+
+    def join_by_turns(
+        self, gatherer: int, values: Sequence[int], turns: Turns, plain: Conversion, joined: int
+    ) -> None:
+        """Do as :meth:`join` by kernels, which choose the values; GPUs reach the gatherer's memory.
+
+        :param plain: of values to themselves
+        """
+        to = self.shares[gatherer].stream
+        for number, share in enumerate(self.shares):
+            if share.count:
+                piece = Piece(number, values[number], 0, share.count, turn=turns[number])
+                self.start(piece, plain, joined + share.first * plain.dtype.itemsize)
+                if number != gatherer:
+                    event_pool(share.index).record(share.stream.native).wait_on(to)
 
     def start(self, piece: Piece, conversion: Conversion, to: int) -> None:
         """Start to write a piece to an address that its GPU reaches."""
@@ -395,30 +416,46 @@ class Arrival:
     GPUs that write an array on a GPU do so in the streams of the shares, behind what computes the values
     there. The caller holds the GPUs until the array is finished, or no work is under way.
 
+    Where kernels wait for each other, the array is allocated before they are started, since allocating may
+    wait for a kernel; a GPU that runs alone gets all but the first while its kernel runs.
+
     :param values: the address of each share's values
     :param joined: address, on the gatherer's GPU, of room for the values of all positions, where its own
         are already; 0 if there is none
-    :param turn: as of :class:`Piece`: of the values of the only share, on the GPU of the location
+    :param turns: as of :class:`Piece`, of the values of each share; () if values are in one array. For
+        arrays on the GPU of a share, whose memory all GPUs reach
+    :param is_alone: no kernel waits for one on another GPU
     """
 
     def __init__(
         self, delivery: Delivery, values: Sequence[int], conversion: Conversion,
-        location: ResultLocation, *, joined: int = 0, turn: tuple[int, int] = (0, 0),
+        location: ResultLocation, *, joined: int = 0, turns: Turns = (),
+        is_alone: bool = False,
     ) -> None:  # fmt: skip
         self._delivery, self._values, self._conversion = delivery, values, conversion
         self._location, self._joined, self._joined_at = location, joined, 0
-        self._turn = turn
+        self._turns, self._is_alone = turns, is_alone
+        self._joins_by_turns = len(turns) > 1
+        self._plain = Conversion(conversion.dtype, conversion.dtype)
         self._result: Any = None
         self._pieces: list[Piece] = []
+        self._writers: list[Share] = []
         self._written_at: list[int] = []
-        self._is_started = False
+        self._is_allocated = self._is_started = False
         self._scratch: list[Buffer] = []  # memory that is free again when all streams are done
 
     def begin(self) -> Self:
-        """Allocate an array, as nothing is while kernels run."""
-        gpu, delivery = self._location.gpu, self._delivery
-        self.discard()  # an array that was not finished
+        """Begin a new array; no kernel runs."""
+        if self._is_allocated:
+            self.discard()  # an array that was not finished
         self._is_started = False
+        if not (self._is_alone and self._pieces):  # the first one loads the kernel
+            self._allocate()
+        return self
+
+    def _allocate(self) -> None:
+        gpu, delivery = self._location.gpu, self._delivery
+        self._is_allocated = True
         if gpu is not None:
             self._result = self._location.empty(delivery.count, self._conversion.result_dtype)
             if delivery.count:
@@ -426,11 +463,10 @@ class Arrival:
                     self._lay_out(gpu)
                 except GraphTooLargeError:  # no room for what is on its way: it goes by the host
                     self._result = None
-        return self
 
     def discard(self) -> None:
         """Free an array that is not wanted any more; no work is under way in the streams of the shares."""
-        self._result = None
+        self._result, self._is_allocated = None, False
         while self._scratch:
             self._scratch.pop().keep()
 
@@ -447,8 +483,12 @@ class Arrival:
         if delivery.has_positions and not joined:
             joined = self._room(number, conversion.dtype.itemsize * _end(delivery.shares))
         if not self._pieces or joined != self._joined_at:
-            self._pieces = delivery.pieces(number, self._values, joined, self._turn)
+            self._pieces = delivery.pieces(number, self._values, joined, self._turns)
+            self._writers = [delivery.shares[piece.number] for piece in self._pieces]
             self._joined_at = joined
+        if self._joins_by_turns:
+            for one in range(len(delivery.shares)):
+                delivery.prepare(one, self._plain)
         self._written_at = []
         for piece in self._pieces:
             at = piece.values
@@ -475,12 +515,18 @@ class Arrival:
 
         Of several starts the last one counts.
         """
+        if not self._is_allocated:
+            self._allocate()
         delivery, conversion, gpu = self._delivery, self._conversion, self._location.gpu
         self._is_started = True
         if self._result is None or gpu is None:
             return
         if self._joined_at:
-            delivery.join(delivery.gatherer(gpu), self._values, conversion, self._joined_at)
+            to, at = delivery.gatherer(gpu), self._joined_at
+            if self._joins_by_turns:
+                delivery.join_by_turns(to, self._values, self._turns, self._plain, at)
+            elif len(self._values) > 1 or self._values[0] != at:
+                delivery.join(to, self._values, conversion, at)
         for piece, at in zip(self._pieces, self._written_at, strict=True):
             if at != piece.values:
                 delivery.start(piece, conversion, at)
@@ -491,15 +537,16 @@ class Arrival:
 
     def finish(self) -> Any:
         """Return the array when it is written."""
-        if self._result is None:
-            joined = self._joined if self._location.gpu is None else 0
-            array = self._delivery.new_on_host(self._values, self._conversion, joined, self._turn)
-            return self._location.place(array)
         if not self._is_started:
             self.start()
+        result = self._result
+        if result is None:
+            joined = self._joined if self._location.gpu is None else 0
+            array = self._delivery.new_on_host(self._values, self._conversion, joined, self._turns)
+            return self._location.place(array)
         try:
-            self._delivery.synchronize(self._pieces)
-            result = self._result
+            for share in self._writers:
+                share.stream.synchronize()
         finally:
             self.discard()
         return result

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from godwit import config
-from godwit.errors import DeviceError, InputError
+from godwit.errors import ClosedContextError, DeviceError, InputError
 from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.protocol import Device, DeviceKind
 
@@ -123,38 +123,69 @@ class GpuLocks:
             self.locks = [_GPU_LOCKS.setdefault(index, threading.Lock()) for index in self.indexes]
 
 
+CLOSED = "this placed graph was closed; place the graph again"
+
+
+class _HasStream(Protocol):
+    @property
+    def stream(self) -> driver.Stream:
+        """The endpoint's stream."""
+
+
+class _Endpoints(Protocol):
+    closed: bool
+
+    @property
+    def parts(self) -> Sequence[_HasStream]:
+        """The parts of all endpoints."""
+
+
 class HeldGpus:
     """Block that holds GPUs exclusively; the thread's current GPU is restored afterwards.
 
     Every query on GPUs enters one, so it is no generator, which takes several times as long.
 
+    :param endpoints: those that are used; no work in their streams outlasts the block
     :raises InputError: this thread holds one of them, as in a progress function
+    :raises ClosedContextError: the endpoints are closed
     """
 
-    __slots__ = ("_before", "_gpus", "_held")
+    __slots__ = ("_before", "_endpoints", "_gpus", "_held")
 
-    def __init__(self, gpus: GpuLocks) -> None:
-        self._gpus = gpus
+    def __init__(self, gpus: GpuLocks, endpoints: _Endpoints | None = None) -> None:
+        self._gpus, self._endpoints = gpus, endpoints
         self._held = 0
         self._before: driver.Current | None = None
 
     def __enter__(self) -> None:
         indexes, thread = self._gpus.indexes, threading.get_ident()
-        refuse_held(indexes)
+        if _HOLDERS:
+            refuse_held(indexes)
         try:
             for index, lock in zip(indexes, self._gpus.locks, strict=True):
                 lock.acquire()
                 self._held += 1
                 _HOLDERS[index] = thread
-            self._before = driver.current()
-            driver.use(indexes[0])  # a launch fails, and is repeated, where no GPU is current
+            endpoints = self._endpoints
+            if endpoints is not None and endpoints.closed:
+                raise ClosedContextError(CLOSED)
+            # A launch fails, and is repeated, where no GPU is current.
+            self._before = driver.make_current(indexes[0], keep=len(indexes) == 1)
             memory.free_abandoned(indexes)
         except BaseException:
             self._release()
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._release()
+        try:
+            if self._endpoints is not None:
+                for part in self._endpoints.parts:
+                    try:  # noqa: SIM105  # less code for the caller to wait for
+                        part.stream.synchronize()
+                    except DeviceError:  # it was raised where the work was waited for
+                        pass
+        finally:
+            self._release()
 
     def _release(self) -> None:
         before, self._before = self._before, None

@@ -2,18 +2,22 @@
 
 Copy engines of GPUs reach page-locked memory only. The driver copies from and to ordinary memory through
 one small buffer of its own, at a seventh of the bus's speed; page-locking users' memory takes longer than
-copying it (benchmarks/staging.py). Here each thread has two page-locked *slots*: while a piece is on the
-bus, the thread fills or empties the other slot.
+copying it (benchmarks/staging.py). Here each thread has some page-locked *slots*: while a piece is on the
+bus, the thread fills or empties another slot.
 
-All who copy share the pool, whose memory is bounded. Copies of one GPU and direction are queued, and every
-thread takes pieces from all queues by turns, so all buses are busy in both directions. Threads run compiled
-code (:func:`_serve`) from start to end, without the interpreter's lock: a piece costs a few microseconds,
-and 90 GB/s are 45,000 pieces a second. They sleep on a semaphore while there is nothing to copy.
+All who copy share the pool, whose memory is bounded. Copies of one GPU and direction are queued. The
+threads are two *teams*. One has the queue up of the first GPU that the process uses and that down of the
+second, the other one that up of the second and that down of the first; further GPUs alternate. For the more
+cores write what a GPU reads, the more slowly it reads, and who empties slots has to wait for new pages. The
+threads of a team take pieces from its queues by turns, so all buses are busy in both directions. They run
+compiled code (:func:`_serve`) from start to end, without the interpreter's lock: a piece costs a few
+microseconds, and 90 GB/s are 45,000 pieces a second. They sleep on a semaphore while there is nothing to
+copy.
 
 Invariants: a copy is queued after the events that it waits for, so no thread ever waits for anything but
 the bus. The words of a copy are the pool's until it is finished; finishing it is the last that a thread
-does with them. The pool's own words are changed while its lock is held, but for the two counts of a queue,
-which are atomic.
+does with them. The words of a team are changed while its lock is held, but for the count of a queue,
+which is atomic.
 """
 
 from __future__ import annotations
@@ -66,19 +70,17 @@ at once, each zeroes a whole one, and only one of these is used.
 """
 LEAST_PIECE_BYTES = 512 << 10
 """Smallest piece of a larger copy to a GPU: threads share it."""
-SLOTS = 2
-"""Slots of a thread: one is filled or emptied while the other is on the bus."""
-MOST_THREADS = 24
-"""Measured (benchmarks/RESULTS.md): two GPUs that filter need more than 16; 28 are slower. One GPU alone is
-fastest with 8 to 16."""
-MOST_FILLING = 10
-"""Threads that fill slots for one GPU, or copy within the host, at once.
-
-Chosen by a sweep (benchmarks/RESULTS.md). That a bus needs seven is an estimate: it carries 55 GB/s, and a
-thread fills 8 GB/s. Other threads are left for other GPUs, and to empty slots of what comes back.
-"""
-MOST_UNDER_WAY = 32
-"""Pieces of a GPU and direction that are in slots at once: with 24, one GPU is a tenth slower."""
+TEAMS = 2
+TEAM_SLOTS = 24
+"""Slots of a team, which its threads share out: while one is on the bus, others are filled or emptied."""
+SPARE_SLOTS = 2
+"""Slots of a team that pieces of one queue never take: its bus may stand still. With 18 of 24 under way at
+once instead of 22, one GPU is 5 % slower (benchmarks/RESULTS.md)."""
+MANY_CORES = 24
+MANY_THREADS = 12
+FEW_THREADS = 8
+"""Most threads of a team where the process has so many cores, and else: with 12 on 16 cores, two GPUs are a
+sixth slower. One GPU is as fast with 8 threads of 3 slots as with 12 of 2."""
 _MOST_GPUS = 64
 
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
@@ -104,7 +106,7 @@ _TO, _ORIGIN, _NBYTES, _WAY, _GPU, _PIECE = range(0, 48, 8)
 _CLAIMED, _LEFT, _STATUS, _NEXT, _BEGAN, _ENDED, _FINISHED, _GIVEN = range(48, 112, 8)
 _COPY_WORDS = 14
 
-# Words of the pool. Its queues are lists that are linked by _NEXT.
+# Words of a team. Its queues are lists that are linked by _NEXT.
 _LOCK = 0
 _QUEUED = 8  # copies with pieces that no thread has claimed
 _ASLEEP = 9
@@ -112,10 +114,9 @@ _USED = 10  # queues from the first on that were ever used
 _STOP = 11
 _BELL = 16  # the semaphore on which idle threads sleep, of 32 bytes
 _MOST = 12  # pieces of a queue that may be under way
-_MOST_FILLING = 13  # threads that may fill slots with pieces of a queue
 _QUEUES = 24
-_FIRST, _LAST, _UNDER_WAY, _FILLING, _QUEUE_WORDS = range(5)  # of a queue: two copies, two counts
-_POOL_WORDS = _QUEUES + _QUEUE_WORDS * (2 * _MOST_GPUS + 1)
+_FIRST, _LAST, _UNDER_WAY, _QUEUE_WORDS = range(4)  # of a queue: two copies, a count
+_TEAM_WORDS = _QUEUES + _QUEUE_WORDS * (2 * _MOST_GPUS + 1)
 _CLOCK_WORDS = 8  # of each thread, behind those
 
 # Columns of a thread's slots.
@@ -126,16 +127,16 @@ _SLOT_WORDS = 4
 _COPY_ASYNC, _RECORD_EVENT, _QUERY_EVENT, _SET_CONTEXT = range(4)
 
 
-def _lock(pool: Any) -> None:
+def _lock(team: Any) -> None:
     spins = 0
-    while not compare_exchange(pool, _LOCK, 0, 1):
+    while not compare_exchange(team, _LOCK, 0, 1):
         spins += 1
         if spins > 100:
             yield_thread()
 
 
-def _unlock(pool: Any) -> None:
-    store_release(pool, _LOCK, 0)
+def _unlock(team: Any) -> None:
+    store_release(team, _LOCK, 0)
 
 
 def _now(clock: int) -> int:
@@ -151,27 +152,23 @@ def _queue_of(way: int, gpu: int) -> int:
     return 0 if way == Way.WITHIN_HOST else 1 + 2 * gpu + way
 
 
-def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
+def _claim(team: Any, turn: int) -> tuple[int, int, int, int]:
     """Claim the next piece of a queue, trying them from ``turn`` on.
 
     Returns the copy, where the piece begins and its length, and the next turn; 0 for no copy. What is left
     of a copy that failed is claimed as one piece. A queue with many pieces under way is passed over: its
-    bus has enough to do, or stands still; so is one for which many threads fill slots. The thread that
-    claims a piece is counted as one of these until it has filled a slot, or need not.
+    bus has enough to do, or stands still.
     """
-    if load_acquire(pool, _QUEUED) == 0:
+    if load_acquire(team, _QUEUED) == 0:
         return 0, 0, 0, turn
-    _lock(pool)
+    _lock(team)
     copy = begin = length = 0
-    used = pool[_USED]
+    used = team[_USED]
     for step in range(used):
         queue = (turn + step) % used
         place = _QUEUES + _QUEUE_WORDS * queue
-        copy = pool[place + _FIRST]
-        if (
-            load_acquire(pool, place + _UNDER_WAY) >= pool[_MOST]
-            or load_acquire(pool, place + _FILLING) >= pool[_MOST_FILLING]
-        ):
+        copy = team[place + _FIRST]
+        if load_acquire(team, place + _UNDER_WAY) >= team[_MOST]:
             copy = 0
         if copy != 0:
             nbytes, begin = load_word(copy + _NBYTES), load_word(copy + _CLAIMED)
@@ -183,20 +180,19 @@ def _claim(pool: Any, turn: int) -> tuple[int, int, int, int]:
                 length = min(length, piece)
             store_word(copy + _CLAIMED, begin + length)
             if begin + length == nbytes:
-                pool[place + _FIRST] = load_word(copy + _NEXT)
-                store_release(pool, _QUEUED, pool[_QUEUED] - 1)
-            fetch_add(pool, place + _UNDER_WAY, 1)
-            fetch_add(pool, place + _FILLING, 1)
+                team[place + _FIRST] = load_word(copy + _NEXT)
+                store_release(team, _QUEUED, team[_QUEUED] - 1)
+            fetch_add(team, place + _UNDER_WAY, 1)
             turn = queue + 1
             break
-    _unlock(pool)
+    _unlock(team)
     return copy, begin, length, turn
 
 
-def _finish(pool: Any, copy: int, length: int, status: int, clock: int) -> None:
+def _finish(team: Any, copy: int, length: int, status: int, clock: int) -> None:
     """Note that a piece has arrived, or why not; the last piece finishes the copy."""
     queue = _queue_of(load_word(copy + _WAY), load_word(copy + _GPU))
-    fetch_add(pool, _QUEUES + _QUEUE_WORDS * queue + _UNDER_WAY, -1)
+    fetch_add(team, _QUEUES + _QUEUE_WORDS * queue + _UNDER_WAY, -1)
     if status != 0:
         store_word(copy + _STATUS, status)
     if add_to_word(copy + _LEFT, -length) == length:
@@ -206,7 +202,7 @@ def _finish(pool: Any, copy: int, length: int, status: int, clock: int) -> None:
 
 @kernel
 def _serve(
-    pool: Any,
+    team: Any,
     slots: Any,
     events: Any,
     streams: Any,
@@ -222,7 +218,7 @@ def _serve(
     :param streams: by GPU and way; all threads use them, so pieces arrive in their order
     :param functions: addresses of functions of the driver
     :param clock: address of 16 bytes
-    :param bell: address of the pool's semaphore
+    :param bell: address of the team's semaphore
     """
     current = -1  # the thread's GPU
     turn = looks = 0
@@ -243,25 +239,22 @@ def _serve(
                 if status == 0 and load_word(copy + _WAY) == Way.DOWN:
                     copy_bytes(slots[slot, _HOST], slots[slot, _ADDRESS], length)
                 slots[slot, _COPY] = 0
-                _finish(pool, copy, length, status, clock)
+                _finish(team, copy, length, status, clock)
                 has_moved = True
             free = slot
         if free >= 0:
-            copy, begin, length, turn = _claim(pool, turn)
+            copy, begin, length, turn = _claim(team, turn)
             if copy != 0:
                 has_moved = True
                 to, origin = load_word(copy + _TO) + begin, load_word(copy + _ORIGIN) + begin
                 way, status = load_word(copy + _WAY), load_word(copy + _STATUS)
-                filling = _QUEUES + _QUEUE_WORDS * _queue_of(way, load_word(copy + _GPU)) + _FILLING
                 if begin == 0:
                     store_word(copy + _BEGAN, _now(clock))
                 if status != 0:
-                    fetch_add(pool, filling, -1)
-                    _finish(pool, copy, length, status, clock)
+                    _finish(team, copy, length, status, clock)
                 elif way == Way.WITHIN_HOST:
                     copy_bytes(to, origin, length)
-                    fetch_add(pool, filling, -1)
-                    _finish(pool, copy, length, 0, clock)
+                    _finish(team, copy, length, 0, clock)
                 else:
                     gpu, place = load_word(copy + _GPU), slots[free, _ADDRESS]
                     if gpu != current:
@@ -273,7 +266,6 @@ def _serve(
                     else:
                         slots[free, _HOST] = to
                         to = place
-                    fetch_add(pool, filling, -1)
                     stream = streams[gpu, way]
                     status = call(functions[_COPY_ASYNC], (to, origin, length, stream))
                     if status == 0:
@@ -282,22 +274,22 @@ def _serve(
                         slots[free, _LENGTH] = length
                         slots[free, _COPY] = copy
                     else:
-                        _finish(pool, copy, length, status, clock)
+                        _finish(team, copy, length, status, clock)
         if has_moved:
             looks = 0
-        elif is_busy or load_acquire(pool, _QUEUED) != 0:  # pieces that no queue gives out yet
+        elif is_busy or load_acquire(team, _QUEUED) != 0:  # pieces that no queue gives out yet
             usleep((_PAUSE_US,))
         elif looks < _LOOKS:
             looks += 1
             yield_thread()
         else:
             looks = 0
-            _lock(pool)
-            is_over = pool[_STOP] != 0
-            sleeps = pool[_QUEUED] == 0 and not is_over
+            _lock(team)
+            is_over = team[_STOP] != 0
+            sleeps = team[_QUEUED] == 0 and not is_over
             if sleeps:
-                pool[_ASLEEP] += 1
-            _unlock(pool)
+                team[_ASLEEP] += 1
+            _unlock(team)
             if is_over:
                 return
             if sleeps:
@@ -306,33 +298,33 @@ def _serve(
 
 
 @kernel
-def _submit(pool: Any, queue: int, copy: int, pieces: int, bell: int) -> None:
+def _submit(team: Any, queue: int, copy: int, pieces: int, bell: int) -> None:
     """Queue a copy, and wake threads for its pieces."""
     store_word(copy + _GIVEN, 1)
-    _lock(pool)
+    _lock(team)
     place = _QUEUES + _QUEUE_WORDS * queue
-    if pool[place + _FIRST] == 0:
-        pool[place + _FIRST] = copy
+    if team[place + _FIRST] == 0:
+        team[place + _FIRST] = copy
     else:
-        store_word(pool[place + _LAST] + _NEXT, copy)
-    pool[place + _LAST] = copy
-    pool[_USED] = max(pool[_USED], queue + 1)
-    store_release(pool, _QUEUED, pool[_QUEUED] + 1)
-    woken = min(pool[_ASLEEP], pieces)
-    pool[_ASLEEP] -= woken
-    _unlock(pool)
+        store_word(team[place + _LAST] + _NEXT, copy)
+    team[place + _LAST] = copy
+    team[_USED] = max(team[_USED], queue + 1)
+    store_release(team, _QUEUED, team[_QUEUED] + 1)
+    woken = min(team[_ASLEEP], pieces)
+    team[_ASLEEP] -= woken
+    _unlock(team)
     for _ in range(woken):
         sem_post((bell,))
 
 
 @kernel
-def _stop(pool: Any, bell: int) -> None:
+def _stop(team: Any, bell: int) -> None:
     """End all threads, once nothing is queued."""
-    _lock(pool)
-    pool[_STOP] = 1
-    woken = pool[_ASLEEP]
-    pool[_ASLEEP] = 0
-    _unlock(pool)
+    _lock(team)
+    team[_STOP] = 1
+    woken = team[_ASLEEP]
+    team[_ASLEEP] = 0
+    _unlock(team)
     for _ in range(woken):
         sem_post((bell,))
 
@@ -457,29 +449,34 @@ class StagedCopy:
 class StagingPool:
     """Threads and slots; see the head of this module.
 
-    :param threads: their number
+    :param threads: number of a team
     """
 
     def __init__(self, threads: int) -> None:
-        self._words = np.zeros(_POOL_WORDS + _CLOCK_WORDS * threads, np.int64)
-        self._bell = int(self._words.ctypes.data) + 8 * _BELL
-        if _make_bell(self._bell):
+        count = _TEAM_WORDS + _CLOCK_WORDS * threads
+        self._teams = [np.zeros(count, np.int64) for _ in range(TEAMS)]
+        self._bells = [int(words.ctypes.data) + 8 * _BELL for words in self._teams]
+        if any(_make_bell(bell) for bell in self._bells):
             raise DeviceError("the system has no semaphore for threads that copy to GPUs")
         calls = driver.calls()
         functions = calls.copy_async, calls.record_event, calls.query_event, calls.set_context
         self._functions = np.array([*map(driver.address_of_function, functions)], np.int64)
         self._contexts = np.zeros(_MOST_GPUS, np.int64)
         self._streams = np.zeros((_MOST_GPUS, 2), np.int64)
-        self._events = np.zeros((threads, _MOST_GPUS, SLOTS), np.int64)
+        self._team_threads = threads
+        slots = max(1, TEAM_SLOTS // threads)
+        shape = TEAMS * threads, slots
+        self._events = np.zeros((shape[0], _MOST_GPUS, slots), np.int64)
         self._entered: dict[int, tuple[list[Stream], list[Any]]] = {}
         """Streams and events, by GPU."""
-        self._words[_MOST] = max(1, min(MOST_UNDER_WAY, threads * SLOTS * 3 // 4))
-        self._words[_MOST_FILLING] = MOST_FILLING
+        for team in self._teams:
+            team[_MOST] = max(1, threads * slots - SPARE_SLOTS)
         self._piece_bytes = PIECE_BYTES
-        self._memory = PinnedBuffer(threads * SLOTS * PIECE_BYTES)
-        places = self._memory.pointer + PIECE_BYTES * np.arange(threads * SLOTS, dtype=np.int64)
-        self._slots = np.zeros((threads, SLOTS, _SLOT_WORDS), np.int64)
-        self._slots[:, :, _ADDRESS] = places.reshape(threads, SLOTS)
+        count = shape[0] * slots
+        self._memory = PinnedBuffer(count * PIECE_BYTES)
+        places = self._memory.pointer + PIECE_BYTES * np.arange(count, dtype=np.int64)
+        self._slots = np.zeros((*shape, _SLOT_WORDS), np.int64)
+        self._slots[:, :, _ADDRESS] = places.reshape(shape)
         self._lock = threading.Lock()
         self._held: deque[StagedCopy] = deque()
         """Copies whose words threads may use, and some that are finished."""
@@ -488,20 +485,28 @@ class StagingPool:
         self._orderer: threading.Thread | None = None
         self._is_closed = False
         _serve.prepare(*self._arguments(0))
-        _submit.prepare(self._words, 0, 0, 0, 0)  # not while the lock is held
+        _submit.prepare(self._teams[0], 0, 0, 0, 0)  # not while the lock is held
         _await.prepare(0, 0)
         self._threads = [
             self._thread(f"godwit-staging-{rank}", _serve, *self._arguments(rank))
-            for rank in range(threads)
+            for rank in range(TEAMS * threads)
         ]
 
     def _arguments(self, rank: int) -> tuple[Any, ...]:
         """Return the arguments of :func:`_serve` for one thread."""
-        clock = int(self._words.ctypes.data) + 8 * (_POOL_WORDS + _CLOCK_WORDS * rank)
+        place, team = divmod(rank, TEAMS)
+        words = self._teams[team]
+        clock = int(words.ctypes.data) + 8 * (_TEAM_WORDS + _CLOCK_WORDS * place)
         return (
-            self._words, self._slots[rank], self._events[rank], self._streams, self._contexts,
-            self._functions, clock, self._bell,
+            words, self._slots[rank], self._events[rank], self._streams, self._contexts,
+            self._functions, clock, self._bells[team],
         )  # fmt: skip
+
+    def _team_of(self, copy: StagedCopy) -> int:
+        """Return the number of the team that has a copy's queue."""
+        if copy.way == Way.WITHIN_HOST:
+            return 0
+        return (list(self._entered).index(copy.index) + copy.way) % TEAMS
 
     def _thread(self, name: str, run: Callable[..., None], *arguments: Any) -> threading.Thread:
         """Start a thread."""
@@ -567,12 +572,13 @@ class StagingPool:
         if copy.nbytes == 0:
             copy.end(None)
             return
-        piece_bytes = self._piece_bytes
+        piece_bytes, team = self._piece_bytes, self._team_of(copy)
         if copy.way == Way.UP:
-            share = -(-copy.nbytes // len(self._slots))
+            share = -(-copy.nbytes // self._team_threads)
             piece_bytes = min(piece_bytes, max(LEAST_PIECE_BYTES, share))
         pieces = copy.cut(piece_bytes)
-        _submit(self._words, _queue_of(copy.way, copy.index), copy.address, pieces, self._bell)
+        queue = _queue_of(copy.way, copy.index)
+        _submit(self._teams[team], queue, copy.address, pieces, self._bells[team])
 
     def _order(self) -> None:
         """Queue copies as soon as the events that they wait for are done; the function of a thread."""
@@ -621,7 +627,8 @@ class StagingPool:
             copy.end(DeviceError(_ENDED_BEFORE))
         for copy in self._held:
             copy.settle()
-        _stop(self._words, self._bell)
+        for words, bell in zip(self._teams, self._bells, strict=True):
+            _stop(words, bell)
         for thread in self._threads:
             thread.join()
         self._memory.close()
@@ -646,7 +653,8 @@ def staging_pool() -> StagingPool:
         with _making:
             pool = _pools.get(process)
             if pool is None:
-                pool = StagingPool(min(MOST_THREADS, config.thread_count()))
+                cores = config.thread_count()
+                pool = StagingPool(MANY_THREADS if cores >= MANY_CORES else min(FEW_THREADS, cores))
                 _pools[process] = pool
     return pool
 

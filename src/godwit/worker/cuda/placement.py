@@ -8,7 +8,6 @@ state, since queries take turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import count
@@ -18,7 +17,7 @@ import numpy as np
 
 from godwit import config
 from godwit.dtypes import Array
-from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
+from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.partition.layout import LocalGraph
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
@@ -38,8 +37,6 @@ _LONGEST_ITEM = 16
 _LONGEST_HUB = 48
 PACKED_SHARE = 0.9
 """Rows are packed if at least this share of them is short."""
-
-CLOSED = "this placed graph was closed; place the graph again"
 
 MOST_PLANS = 16
 """Plans that a placement keeps: those that were used last."""
@@ -194,30 +191,6 @@ class _KeptPlan:
     used: int
 
 
-class _HeldEndpoints(HeldGpus):
-    """Block that holds the GPUs of endpoints, in whose streams no work outlasts it."""
-
-    __slots__ = ("_endpoints",)
-
-    def __init__(self, endpoints: GpuEndpoints[Any]) -> None:
-        super().__init__(endpoints.gpu_locks)
-        self._endpoints = endpoints
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        if self._endpoints.closed:
-            self._release()
-            raise ClosedContextError(CLOSED)
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            for part in self._endpoints.parts:
-                with suppress(DeviceError):  # it was raised where the work was waited for
-                    part.stream.synchronize()
-        finally:
-            self._release()
-
-
 class GpuEndpoints(Generic[Part]):
     """Endpoints on GPUs, of which several may share one, their memory, and plans, until :meth:`close`.
 
@@ -255,7 +228,7 @@ class GpuEndpoints(Generic[Part]):
 
         :raises ClosedContextError: when it begins: this is closed
         """
-        return _HeldEndpoints(self)
+        return HeldGpus(self.gpu_locks, self)
 
     def plan(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return a plan that is kept between queries. The caller holds the GPUs.

@@ -71,12 +71,15 @@ class ProgramResults:
         self._delivery: Delivery = placement.delivery
         self._placement, self._program = placement, program
         self.limit = limit
+        self._is_alone = len(placement.parts) == 1
         self._values = self._new_values(destination, limit)
         self._fields: Arrival | None = None
         if program.field_dtype is not None:
             fields = [part.rooms.fields.buffer.pointer for part in placement.parts]
             plain = Conversion(program.field_dtype, program.field_dtype)
-            self._fields = Arrival(self._delivery, fields, plain, destination.location)
+            self._fields = Arrival(
+                self._delivery, fields, plain, destination.location, is_alone=self._is_alone
+            )
 
     def _new_values(self, destination: Destination, limit: Any) -> Arrival:
         program = self._program
@@ -92,7 +95,9 @@ class ProgramResults:
                 destination.never,
             )
         values = [part.rooms.values.buffer.pointer for part in self._placement.parts]
-        return Arrival(self._delivery, values, conversion, destination.location)
+        return Arrival(
+            self._delivery, values, conversion, destination.location, is_alone=self._is_alone
+        )
 
     def begin(self) -> None:
         """Allocate new arrays, as nothing is while kernels run."""

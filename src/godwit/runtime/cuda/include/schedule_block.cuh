@@ -8,6 +8,9 @@
 #include "runtime/cuda/include/schedule_rows.cuh"
 
 struct BlockSchedule {
+    // Whether rows that are not long are visited where they are brought.
+    static constexpr bool LEAVES_LONG_ROWS_ONLY = false;
+
     struct Row {
         i64 begin;
         i64 end;

@@ -14,6 +14,9 @@
 #include "runtime/cuda/include/schedule_rows.cuh"
 
 struct MergePathSchedule {
+    // Whether rows that are not long are visited where they are brought.
+    static constexpr bool LEAVES_LONG_ROWS_ONLY = false;
+
     static constexpr u32 ARC_BITS = 36, ROW_BITS = 64 - ARC_BITS;  // as in supersteps/run.py
     static constexpr u64 LEAST_PIECE = ARCS_A_WARP;
     static constexpr u64 MOST_PIECE = 1ull << 30;  // a lane counts arcs of a piece by 32 bits

@@ -8,6 +8,9 @@ constexpr i64 LONG_ROW_ARCS = 256;  // longer rows are visited by the team; as i
 constexpr u32 CHUNK_ARCS = 256;
 
 struct MixedSchedule {
+    // Whether rows that are not long are visited where they are brought.
+    static constexpr bool LEAVES_LONG_ROWS_ONLY = true;
+
     struct Row {
         i64 begin;
         i64 end;

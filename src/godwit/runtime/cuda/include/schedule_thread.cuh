@@ -4,6 +4,9 @@
 #include "runtime/cuda/include/schedule_rows.cuh"
 
 struct ThreadSchedule {
+    // Whether rows that are not long are visited where they are brought.
+    static constexpr bool LEAVES_LONG_ROWS_ONLY = false;
+
     struct Row {};  // the list is not used
 
     Row *list;

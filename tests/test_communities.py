@@ -86,7 +86,7 @@ class TestEverywhere:
         assert results[2].statistics.devices == ("cpu:0", "cpu:1", "cpu:2")
         gw.verify_communities(graph, results[0])
 
-    # Random graphs have no clear communities, roads do: where they are clear, later iterations begin higher.
+    # Roads have clear communities, where the second iteration begins higher; random graphs do not.
     @pytest.mark.parametrize(
         ("spec", "least"),
         [("rmat:14,edge_factor=4", 0.97), ("rmat:13", 0.97), ("road:64x64", 0.99)],

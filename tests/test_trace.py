@@ -623,6 +623,7 @@ class TestFailures:
             for function in ("placed_for_query", "on_gpus_or_cores", "_propagate_labels"):
                 callee = f"godwit.algorithms.{algorithm}.{function}"
                 monkeypatch.setattr(callee, started, raising=False)
+        monkeypatch.setattr("godwit.worker.query.placed_for_query", started)
         monkeypatch.setattr("godwit.worker.solve.placed_for_query", started)
         monkeypatch.setattr("godwit.frontier.program.placed_for_steps", started)
         with pytest.raises(FileError, match="cannot write") as caught:

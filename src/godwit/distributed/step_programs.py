@@ -211,9 +211,9 @@ def _own_values(graph: DistributedGraph, name: str, initial: Any) -> Any:
     own = graph.vertices
     initial = by_id(initial, f"field {name!r}")
     if isinstance(initial, Mapping):
-        vertices, values = list(initial), list(initial.values())
+        vertices = list(initial)
         found, _ = graph.ids.found(vertices)
-        here = {vertices[index]: values[index] for index in found}
+        here = {vertices[index]: initial[vertices[index]] for index in found}
         counts = graph.processes.meet(len(here), len(initial))
         if (counts[:, 1] != counts[:, 0].sum()).any():
             graph.positions(list(initial), f"a vertex of field {name!r}")  # which raises

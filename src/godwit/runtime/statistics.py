@@ -59,6 +59,30 @@ class _Phase:
         seconds[name] = seconds.get(name, 0.0) + seconds_since(self._begin_s, name)
 
 
+class _Run:
+    """Block that runs on devices: its time is that of ``parts``, and of phase ``run`` the rest of it.
+
+    :ivar parts: seconds by phase; none, if the block fails before it sets them
+    """
+
+    __slots__ = ("_begin_s", "_seconds", "parts")
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self._seconds = seconds
+        self.parts: Mapping[str, float] = {}
+
+    def __enter__(self) -> _Run:
+        self._begin_s = perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        rest_s = seconds_since(self._begin_s, "run")
+        for taken in self.parts.values():
+            rest_s -= taken
+        self._seconds["run"] = rest_s
+        self._seconds.update(self.parts)
+
+
 @dataclass
 class RunStatistics:
     """Statistics of one run.
@@ -209,17 +233,9 @@ class RunStatistics:
             self.seconds[phase] = taken
             self.seconds["run"] = self.seconds.get("run", 0.0) - taken
 
-    def take_run(self, begin_s: float, seconds: dict[str, float]) -> None:
-        """Set the phases of a run that ends now.
-
-        :param begin_s: when it began
-        :param seconds: time by phase; the rest is phase ``run``
-        """
-        rest_s = seconds_since(begin_s, "run")
-        for taken in seconds.values():
-            rest_s -= taken
-        self.seconds["run"] = rest_s
-        self.seconds.update(seconds)
+    def run(self) -> _Run:
+        """Return a block that runs on devices, whose ``parts`` are to be set to the seconds by phase."""
+        return _Run(self.seconds)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Add the time of the block to a phase."""

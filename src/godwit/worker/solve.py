@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -387,15 +386,15 @@ def _solve_on_gpus(
         else:  # which notes a count
             statistics.take_counts(end.counts())
 
-    begin = perf_counter()
-    parts = make_parts(program, placed, start, **asked)
-    destination = _destination(program, placed, result_dtype, options.location)
-    chosen_by = (worker, options.in_steps, options.gpu)
-    chosen: WorklistOptions = _engine().run_program(
-        program.operators, placement, parts, chosen_by, choose, destination, take, poll,
-    )  # fmt: skip
-    seconds["gather"] = destination.seconds
-    statistics.take_run(begin, seconds)
+    with statistics.run() as run:
+        parts = make_parts(program, placed, start, **asked)
+        destination = _destination(program, placed, result_dtype, options.location)
+        chosen_by = (worker, options.in_steps, options.gpu)
+        chosen: WorklistOptions = _engine().run_program(
+            program.operators, placement, parts, chosen_by, choose, destination, take, poll,
+        )  # fmt: skip
+        seconds["gather"] = destination.seconds
+        run.parts = seconds
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window
     return Solution(destination.values, destination.fields, statistics, graph)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -197,22 +196,21 @@ def _in_supersteps(
     may_give_up = not _asks_for_supersteps(options)
     statistics = _statistics(placed)
     devices = len(placed.context.devices)
-    begin = perf_counter()
     try:
-        positions = place_positions(
-            placed, lambda dtype: _cuda().kernel_source(dtype, options.gpu, devices)
-        )
-        distance, seconds = _cuda().bfs_on_gpus(
-            positions, sources, target, cutoff, may_give_up=may_give_up,
-            location=options.location, statistics=statistics, gpu=options.gpu,
-            poll=make_poll(options),
-        )  # fmt: skip
+        with statistics.run() as run:
+            positions = place_positions(
+                placed, lambda dtype: _cuda().kernel_source(dtype, options.gpu, devices)
+            )
+            distance, run.parts = _cuda().bfs_on_gpus(
+                positions, sources, target, cutoff, may_give_up=may_give_up,
+                location=options.location, statistics=statistics, gpu=options.gpu,
+                poll=make_poll(options),
+            )  # fmt: skip
     except GraphTooLargeError:
         if not may_give_up:
             raise
         refuse_positions(placed)
         return None
-    statistics.take_run(begin, seconds)
     if distance is None:
         given_up.update(statistics.seconds)
         refuse_positions(placed)

@@ -433,18 +433,18 @@ def _label_on_gpus(
     steps = place_positions(placed)
     # Of several GPUs one alone is faster: hardly any arc is read, and all would wait for each other.
     alone = query.suits_one_gpu and len(steps.parts) > 1 and steps.has_room_for_copy()
-    begin = perf_counter()
-    if alone:
-        try:
-            outcome = steps.run_on_copies(
-                1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
-            )
-            statistics.begin_on(statistics.devices[:1])
-        except GraphTooLargeError:
-            alone = False
-    if not alone:
-        outcome = label_on_gpus(steps, union_query, poll)
-    statistics.take_run(begin, outcome.seconds)
+    with statistics.run() as run:
+        if alone:
+            try:
+                outcome = steps.run_on_copies(
+                    1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
+                )
+                statistics.begin_on(statistics.devices[:1])
+            except GraphTooLargeError:
+                alone = False
+        if not alone:
+            outcome = label_on_gpus(steps, union_query, poll)
+        run.parts = outcome.seconds
     statistics.count_later(outcome.count)
     return outcome.labels
 

@@ -260,9 +260,9 @@ class _PageRankRun:
                 options.location, options.gpu, one_hop,
             )  # fmt: skip
         steps = place_positions(placed)
-        begin = perf_counter()
-        outcome = _cuda().rank_on_gpus(steps, query, make_poll(options))
-        statistics.take_run(begin, outcome.seconds)
+        with statistics.run() as run:
+            outcome = _cuda().rank_on_gpus(steps, query, make_poll(options))
+            run.parts = outcome.seconds
         statistics.count_later(
             partial(_count_iterations, outcome.iterations, outcome.owned, outcome.arcs)
         )

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -361,16 +361,14 @@ def _in_supersteps(
         )  # fmt: skip
         return found
 
-    begin = perf_counter()
-    try:
+    distance = None
+    with suppress(GraphTooLargeError), statistics.run() as run:
         outcome = search(steps) if takes_all else steps.run_on_first_with_room(search)
-    except GraphTooLargeError:
-        outcome = None
-    if outcome is None or outcome[0] is None:
+        if outcome is not None:
+            distance, run.parts = outcome
+    if distance is None:
         placed.given_up.add("sssp")
         return None
-    distance, seconds = outcome
-    statistics.take_run(begin, seconds)
     return PathResult(
         placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
         placed=placed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
@@ -199,8 +200,13 @@ def all_gpus_search() -> Iterator[None]:
 
     Tests of searches by the first GPU alone take the fixture ``first_gpu_searches``.
     """
+
+    @functools.wraps(_ON_FIRST)
+    def has_no_room(_self: PlacedGraph) -> None:
+        return None
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PlacedGraph, "on_first", lambda self: None)
+        patch.setattr(PlacedGraph, "on_first", has_no_room)
         yield
 
 

@@ -18,7 +18,6 @@ import pytest
 import godwit as gw
 from emulated_grid import COMPILER, Machine, emulated_gpus, results_on_gpus
 from godwit import config
-from godwit.algorithms import sssp
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda import delivery, driver, memory, staging
@@ -26,6 +25,7 @@ from godwit.runtime.cuda.devices import held_gpus
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import results
 from godwit.supersteps import run as steps_run
+from godwit.worker import query
 from godwit.worker import solve as solver
 from godwit.worker.cuda.placement import GpuPlacement
 from godwit.worker.cuda.results import ProgramResults
@@ -417,7 +417,7 @@ def test_gathering_distances_leaves_what_is_on_its_way_to_owners(
     monkeypatch.setattr(
         ResultLocation, "named", lambda name: ResultLocation(None if name == "host" else gpu)
     )
-    monkeypatch.setattr(sssp, "_ARCS_OF_A_GPU", 1)
+    monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 1)
     # A superstep for each launch.
     monkeypatch.setattr(steps_run, "nanoseconds", lambda seconds: 0 if seconds < 1 else 10**12)
     graph = gw.generate("rmat:10,edge_factor=8,seed=2,weights=1..64")

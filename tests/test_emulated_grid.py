@@ -489,6 +489,18 @@ class TestRuns:
             made = gw.sssp(graph, 1, devices=["cuda:0", "cuda:1", "cuda:1"], gpu=gpu)
             assert np.array_equal(made.distance, expected)
 
+    @pytest.mark.parametrize("slice_s", [0.0007, 0.0013])
+    def test_devices_end_a_slice_together(self, gpus: Machine, slice_s: float) -> None:
+        graph = gw.generators.grid(3, 20).with_random_weights(1, 64, seed=1)
+        expected = gw.sssp(graph, 0, devices="cpu").distance
+        for seed in range(1, 7):
+            gpus.seed = seed
+            made = gw.sssp(
+                graph, 0, devices=["cuda:0", "cuda:1"], execution="asynchronous",
+                gpu=GpuOptions(slice_s=slice_s), worker=gw.WorkerOptions(delta=1.0),
+            )  # fmt: skip
+            assert np.array_equal(made.distance, expected)
+
     def test_operators_of_a_user(self, gpus: Machine) -> None:
         program = runpy.run_path(str(_EXAMPLES / "widest_path.py"))["WIDEST_PATH"]
         graph = graphs()["rmat"]

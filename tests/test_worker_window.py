@@ -84,6 +84,15 @@ def test_heavy_arcs_do_not_widen_the_first_width_where_many_are_light() -> None:
     assert first_width(road.with_weights(some_heavy)) > 1000 * first_width(road)
 
 
+def test_meshes_have_a_first_width_twice_as_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = gw.generators.grid(80, 80).with_random_weights(1, 64, seed=1)
+    small_world = gw.generators.uniform(6400, edges=12800, weights=(1, 64), seed=2)
+    before = {id(graph): first_width(graph) for graph in (mesh, small_world)}
+    monkeypatch.setattr(delta, "_MESH_FACTOR", 1)
+    assert before[id(mesh)] == 2 * first_width(mesh)
+    assert before[id(small_world)] == first_width(small_world)
+
+
 @pytest.mark.gpu
 @needs_gpu
 @on_endpoints

@@ -8,10 +8,14 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.graph.csr import Graph
+from godwit.graph.depth import likely_levels
+from godwit.graph.rows import Rows
 from godwit.worker.program import VertexProgram
 
 _FACTOR = 6.0
 _GPU_FACTOR = 16.0
+_MESH_FACTOR = 2.0
+_MESH_LEVELS = 64  # of a search of roads, grids or triangulations, at least
 _GPU_UNIT_FACTOR = 736.0
 _LIGHT_ARCS = 3  # of a vertex, on average: shortest paths mostly take these
 _MOST_LIGHT = 0.9  # of all arcs: the others may have weights of any size
@@ -59,8 +63,9 @@ def choose_gpu_window(
     whatever the others weigh; on roads, where vertices have no more, they take heavy ones, too. A block
     that is late, because its work came from another device, has up to two windows to process while all
     others wait, so it stops after about one: this is the number of hops, larger for weighted arcs, as a
-    path may be of light ones. Each of several devices has its share of the work in a window, so by weights
-    the window is as many times as wide. The constants are measured (benchmarks/RESULTS.md).
+    path may be of light ones. By weights the window is twice as wide on meshes, whose frontiers grow
+    slowly; and each of several devices has its share of the work in a window, so there it is at least as
+    many times as wide. The constants are measured (benchmarks/RESULTS.md).
 
     :param delta: as the user chose, or None
     :param hops: as the user chose, or None
@@ -75,12 +80,18 @@ def choose_gpu_window(
         if unit:
             delta = _GPU_UNIT_FACTOR / degree**2
         else:
-            delta = devices * _GPU_FACTOR * _light_weight(graph, degree) / math.sqrt(degree)
+            factor = _GPU_FACTOR * max(devices, _MESH_FACTOR if _is_mesh(graph) else 1)
+            delta = factor * _light_weight(graph, degree) / math.sqrt(degree)
         delta = delta if math.isfinite(delta) else 0.0
     if hops is None:
         arcs = delta / length * (_GPU_UNIT_HOPS if unit else _GPU_HOPS)
         hops = min(max(LEAST_HOPS, math.ceil(min(arcs, MOST_HOPS))), MOST_HOPS)
     return delta, hops
+
+
+def _is_mesh(graph: Graph) -> bool:
+    """Return True if searches of a graph have many levels; False for one whose rows are on a GPU."""
+    return isinstance(graph.stored, Rows) and likely_levels(graph) > _MESH_LEVELS
 
 
 def _is_weighted(program: VertexProgram, graph: Graph) -> bool:

@@ -43,7 +43,10 @@ __device__ __forceinline__ void block_begin(const Part<P> &part) {
         control->overflow = 0;
         control->round = 0;
         control->bound = -__int_as_float(0x7f800000);
-        thread_begin_window(part);
+        const Window window = first_window(part);
+        control->window = window.width;
+        control->hops = window.hops;
+        control->trials = window.trials;
     }
 }
 

@@ -102,13 +102,23 @@ __device__ u64 warp_decide(const Part<P> &part, u64 due, u64 begin_ns) {
     using Value = typename P::Value;
     Control *control = part.control;
     u32 lane = lane_id();
+    // All at once, as each load takes as long as the rest of the decision.
     Report mine{};
     mine.lowest = load_relaxed(&control->lowest);
+    mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
+    const u32 overflow = load_relaxed(&control->overflow);
+    const u32 round = load_relaxed(&control->round);
+    const float bound = load_relaxed(&control->bound);
+    const u64 rounds = load_relaxed(&control->counters[ROUNDS]);
+    const u64 changes = load_relaxed(&control->counters[THRESHOLD_CHANGES]);
+    Window window{load_relaxed(&control->window), load_relaxed(&control->hops), Trials{}};
+    if constexpr (!P::accumulates)
+        if (part.adapts) window.trials = control->trials;
+    const float width_before = window.width;
     mine.now_ns = __shfl_sync(FULL_WARP, now_ns(), 0);  // lanes' clocks differ, reports must not
     mine.flags = mine.now_ns - begin_ns > part.slice_ns ? FLAG_LEAVE : 0;
-    if (__shfl_sync(FULL_WARP, load_relaxed(&control->overflow), 0)) mine.flags |= FLAG_OVERFLOW;
+    if (__shfl_sync(FULL_WARP, overflow, 0)) mine.flags |= FLAG_OVERFLOW;
     if (due >= part.sparse_items) mine.flags |= FLAG_DENSE;
-    mine.limit = bits_of_value(load_relaxed(reinterpret_cast<Value *>(&control->limit)));
     u32 lowest = mine.lowest, flags = mine.flags;
     u64 time_ns = mine.now_ns;  // of the first device
     if (part.devices > 1) {
@@ -141,28 +151,31 @@ __device__ u64 warp_decide(const Part<P> &part, u64 due, u64 begin_ns) {
         status = FINISHED;
     else if (flags & FLAG_LEAVE)
         status = LEFT;
-    float bound = control->bound;
-    float first = priority_of_key(lowest);
-    float window_before = control->window;
-    __syncwarp();  // all lanes have read the words that lane 0 changes
+    const float first = priority_of_key(lowest);
     bool begins = false;
     if constexpr (!P::accumulates) {
-        if (lane == 0 && part.adapts)
-            begins = thread_adapt_window(part, first, time_ns, is_dense, status != RUNNING);
-        __syncwarp();
+        if (part.adapts)
+            begins = adapt_window(part, window, round, first, time_ns, is_dense, status != RUNNING);
     }
-    float window = control->window;
     float lag = is_dense ? DENSE_LAG : LONGEST_LAG;
-    float next = fminf(fmaxf(bound, first) + window, first + lag * window);
-    if (!(next >= bound) && window >= window_before) next = bound;
+    float next = fminf(fmaxf(bound, first) + window.width, first + lag * window.width);
+    if (!(next >= bound) && window.width >= width_before) next = bound;
+    __syncwarp();  // all lanes have read the words that lane 0 changes
     if (lane == 0) {
-        if (begins) control->trials.begin_bound = fmaxf(next, bound);
-        if (next > bound) control->counters[THRESHOLD_CHANGES] += 1;
-        control->counters[ROUNDS] += 1;
+        if constexpr (!P::accumulates) {
+            if (part.adapts) {
+                if (begins) window.trials.begin_bound = fmaxf(next, bound);
+                control->window = window.width;
+                control->hops = window.hops;
+                control->trials = window.trials;
+            }
+        }
+        control->counters[THRESHOLD_CHANGES] = changes + (next > bound);
+        control->counters[ROUNDS] = rounds + 1;
         control->bound = next;
         control->lowest = NO_KEY;
         control->hub_cursor = 0;
-        control->round += 1;
+        control->round = round + 1;
         control->status = status;
         if (flags & FLAG_OVERFLOW) control->overflow = 1;
     }

@@ -26,7 +26,7 @@ struct Trials {
     u64 begin_ns;       // when the measurement began
     float begin_first;  // the lowest pending priority then
     float begin_bound;  // the bound then, or when the width changed
-    float speed;        // of the width that is kept
+    float speed;        // of the width that is kept, or was before the trial
     float factor;       // of the width that is tried over the one before
     u32 meetings;       // since the measurement began
     u32 phase;
@@ -34,6 +34,8 @@ struct Trials {
     u32 patience;   // the rest after the last trial
     u32 measures;   // 0: work within the bound of the width before is still pending
     u32 was_dense;  // before this trial
+    float tried;    // speed of the width that was tried last
+    u32 padding;
 };
 
 // The state of a run besides values and bitmaps; with these it is all that a later launch needs to

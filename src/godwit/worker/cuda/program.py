@@ -97,6 +97,8 @@ TRIALS = np.dtype(
         ("patience", np.uint32),
         ("measures", np.uint32),
         ("was_dense", np.uint32),
+        ("tried", np.float32),
+        ("padding", np.uint32),
     ]
 )
 

@@ -146,7 +146,7 @@ def run_processes(
         patch.setattr(ReportRelay, "run", run_relay)
         patch.setattr(process_exchange, "_BUSY_LOOKS", 0)  # kernels run on the same cores
         patch.setattr(process_exchange, "_PATIENT_LOOKS", 0)
-        patch.setattr(processes_module, "_share_cores", lambda *_: None)
+        patch.setattr(processes_module, "_share_cores", lambda *_: ([], []))
         patch.setattr(processes_module.atexit, "register", lambda *_: None)
         patch.setattr(sys, "excepthook", sys.excepthook)
         threads = [threading.Thread(target=work, args=(rank,)) for rank in range(count)]

@@ -69,7 +69,7 @@ def check(processes: int, checks: str, folder: Path, **options: Any) -> str:
         processes, sys.executable, str(CHECKS), checks, str(folder), **options
     )
     assert status == 0, errors
-    assert output.rstrip().endswith("done"), errors
+    assert "done" in output.splitlines(), errors  # MPI may print warnings at the end
     return output
 
 

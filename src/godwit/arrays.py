@@ -188,7 +188,7 @@ class ResultLocation:
         """
         if not isinstance(name, str):
             raise _unknown_location(name)
-        return _located(name, sys.modules.get("cupy"))
+        return _located(name, id(sys.modules.get("cupy")))
 
     def place(self, array: Any) -> Any:
         """Return an array here: itself if it is here already, else a copy on the GPU."""
@@ -231,10 +231,10 @@ class ResultLocation:
 
 
 @lru_cache(maxsize=64)
-def _located(name: str, cupy: Any) -> ResultLocation:
+def _located(name: str, _cupy_id: int) -> ResultLocation:
     """Return the location of a name: see :meth:`ResultLocation.named`.
 
-    :param cupy: the module, if it is imported yet
+    :param _cupy_id: identity of the imported module, since another one may find other GPUs
     """
     if name == "host":
         return ResultLocation()

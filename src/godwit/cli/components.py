@@ -275,7 +275,7 @@ def components(
             "method": None if method == "auto" else method, "rounds": rounds,
             "merge": None if merge == "auto" else merge,
         }  # fmt: skip
-        _on_processes(graph, options, reading, run.timeout, given, run.devices, chosen)
+        _on_processes(graph, options, reading, run.timeout_s, given, run.devices, chosen)
         return
     arguments = {"method": method, "rounds": rounds, "merge": merge, **run.arguments}
     if streaming.stream_from(graph):

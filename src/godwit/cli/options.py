@@ -136,6 +136,16 @@ class RunOptions:
     timeout: Annotated[float | None, Option(metavar="SECONDS")] = None
 
     @property
+    def timeout_s(self) -> float | None:
+        """The time, as an argument of the Python functions.
+
+        :raises InputError: it is not positive
+        """
+        if self.timeout is not None and not self.timeout > 0:
+            raise InputError(f"timeout must be a positive number of seconds, got {self.timeout:g}")
+        return self.timeout
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """``devices`` and ``timeout_s``, as arguments of the Python functions.
 
@@ -144,11 +154,10 @@ class RunOptions:
         from godwit.cli.inputs import parse_devices
         from godwit.runtime.registry import resolve_devices
 
-        if self.timeout is not None and not self.timeout > 0:
-            raise InputError(f"timeout must be a positive number of seconds, got {self.timeout:g}")
+        timeout_s = self.timeout_s
         devices = parse_devices(self.devices)
         resolve_devices(devices)
-        return {"devices": devices, "timeout_s": self.timeout}
+        return {"devices": devices, "timeout_s": timeout_s}
 
 
 @dataclass(frozen=True)

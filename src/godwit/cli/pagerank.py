@@ -136,7 +136,7 @@ def pagerank(
         "dtype": dtype,
     }
     if launched_processes() > 1:
-        arguments["timeout_s"] = run.timeout
+        arguments["timeout_s"] = run.timeout_s
         given = {"--execution": execution, "--top": options.top}
         _on_processes(graph, options, reading, arguments, given, run.devices)
         return

@@ -370,7 +370,7 @@ def paths(
             target,
             cutoff,
             predecessors,
-            run.timeout,
+            run.timeout_s,
             given,
             run.devices,
         )

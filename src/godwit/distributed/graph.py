@@ -210,7 +210,7 @@ class DistributedGraph(OnProcesses):
         :raises ProcessError: the ids of some processes differ
         """
         named = zlib.crc32(repr(list(several)).encode())
-        found, own = self.ids.found(several)
+        found, own = self.ids._found(several)
         positions = np.full(len(several), -1, np.int64)
         parts = self.processes.share((named, found, own + self.vertices.start))
         differs = next((rank for rank, part in enumerate(parts) if part[0] != parts[0][0]), None)

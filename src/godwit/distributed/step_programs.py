@@ -212,7 +212,7 @@ def _own_values(graph: DistributedGraph, name: str, initial: Any) -> Any:
     initial = by_id(initial, f"field {name!r}")
     if isinstance(initial, Mapping):
         vertices = list(initial)
-        found, _ = graph.ids.found(vertices)
+        found, _ = graph.ids._found(vertices)
         here = {vertices[index]: initial[vertices[index]] for index in found}
         counts = graph.processes.meet(len(here), len(initial))
         if (counts[:, 1] != counts[:, 0].sum()).any():

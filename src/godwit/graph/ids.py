@@ -259,7 +259,7 @@ class VertexIds:
         """
         return self._positions_of(ids, what).astype(np.int64, copy=False)
 
-    def found(self, ids: Sequence[Any]) -> tuple[list[int], Array]:
+    def _found(self, ids: Sequence[Any]) -> tuple[list[int], Array]:
         """Return which of several ids vertices have, by their index, and the positions of these."""
         if self._kind == "text":
             places = self._places_of_texts(ids)

@@ -208,7 +208,7 @@ def _teleport(graph: DistributedGraph, personalization: Any) -> Array | None:
     largest = max(given)
     total = math.fsum(weight / largest for weight in given)
     teleport = np.zeros(len(graph.ids))
-    found, positions = graph.ids.found(names)
+    found, positions = graph.ids._found(names)
     teleport[positions] = [given[index] / largest / total for index in found]
     return teleport
 

@@ -169,8 +169,8 @@ class HeldGpus:
             endpoints = self._endpoints
             if endpoints is not None and endpoints.closed:
                 raise ClosedContextError(CLOSED)
-            # A launch fails, and is repeated, where no GPU is current.
-            self._before = driver.make_current(indexes[0], keep=len(indexes) == 1)
+            self._before = driver.current()
+            driver.use(indexes[0])  # a launch fails, and is repeated, where no GPU is current
             memory.free_abandoned(indexes)
         except BaseException:
             self._release()

@@ -232,19 +232,6 @@ def current() -> Current:
     return Current(context, 0 if context else _cupys_choice())
 
 
-def make_current(index: int, *, keep: bool) -> Current | None:
-    """Make a GPU current for the calling thread; return what :func:`return_to` is to restore.
-
-    :param keep: None is returned if the GPU is current already: the caller makes no other one current
-    """
-    context = _current_context()
-    if keep and context == _context(index):
-        return None
-    before = Current(context, 0 if context else _cupys_choice())
-    use(index)
-    return before
-
-
 def return_to(before: Current) -> None:
     """Make a GPU, or none, current for the calling thread, as in :func:`current_kept`."""
     context, chosen = before

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import GpuOptions, Graph
+from godwit.algorithms.pagerank import cuda as pagerank_cuda
 from godwit.runtime.cuda import compile as compilation
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions
@@ -132,6 +133,27 @@ def test_a_query_that_is_given_up_leaves_a_plan_that_works(gpus: Machine, count:
             with pytest.raises(StoppedError):
                 gw.pagerank(placed, gpu=gpu, progress=stop)
             np.testing.assert_allclose(gw.pagerank(placed, gpu=gpu).rank, gw.pagerank(graph).rank)
+
+
+def test_a_request_that_is_cut_off_leaves_nothing_of_it(
+    gpus: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next query is like the one before, whose arguments the plan would still have."""
+    graph = gw.generators.rmat(6, seed=1)
+    others = {"damping": 0.5, "personalization": {3: 1}}
+
+    def stop(*_: Any) -> None:
+        raise StoppedError
+
+    with gw.place(graph, "cuda:0") as placed:
+        expected = gw.pagerank(placed).rank
+        gw.pagerank(placed, **others)  # type: ignore[arg-type]  # whose plan is the same
+        np.testing.assert_array_equal(gw.pagerank(placed).rank, expected)
+        with monkeypatch.context() as patch:
+            patch.setattr(pagerank_cuda._RankPlan, "_upload", stop)
+            with pytest.raises(StoppedError):
+                gw.pagerank(placed, **others)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(gw.pagerank(placed).rank, expected)
 
 
 def _ask_in_threads(placed: gw.PlacedGraph, graph: Graph, threads: int, queries: int) -> None:

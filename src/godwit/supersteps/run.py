@@ -27,7 +27,7 @@ from godwit.runtime.cuda.devices import reach_each_other
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, nanoseconds
+from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, Written, nanoseconds
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -297,9 +297,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.placement: Placed = placement
         self.arguments = arguments
         self._stage = {name: arguments["stage"][name] for name in STAGE.names or ()}
-        # What is written in these: most queries differ little, and NumPy takes its time.
-        self._request: tuple[int, bool, bytes | None] | None = None
-        self._slice: tuple[float, bool] | None = None
+        self._request, self._slice = Written(), Written()
         self.functions = tuple(functions)
         self._threads = max(64, gpu.threads or threads)
         self.shared_bytes = 0
@@ -379,12 +377,12 @@ class StepPlan(SlicedRun, Generic[Placed]):
         :raises OperatorError: an operator failed
         """
         request = (phase, early, None if state is None else state.tobytes())
-        if request != self._request:
+        if not self._request.has(request):
             stage = self._stage
             stage["first_phase"][:] = phase
             stage["early"][:] = early
             stage["first_state"][:] = 0 if state is None else state
-            self._request = request
+            self._request.note(request)
         self.exchange_s = 0.0
         if self.exchange.by_host:
             self.exchange.clear()
@@ -402,12 +400,13 @@ class StepPlan(SlicedRun, Generic[Placed]):
 
     def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
         """Write into the arguments how long the launch lasts, and whether a run begins."""
-        if (slice_s, is_first) == self._slice:
+        asked = slice_s, is_first
+        if self._slice.has(asked):
             return
         # Where the host copies, a launch is one superstep.
         self._stage["slice_ns"][:] = 0 if self.exchange.by_host else nanoseconds(slice_s)
         self._stage["begins"][:] = is_first
-        self._slice = slice_s, is_first
+        self._slice.note(asked)
 
     def _run_slice(
         self,
@@ -532,7 +531,7 @@ class SearchSeeds:
         self.active: list[int] = (numbering.owned if placement.is_directed else with_arcs).tolist()
         self._results = placement.results
         self._pointers, self._counts = arguments["seeds"], arguments["seed_count"]
-        self._count = 0
+        self._written_count = Written()
         self._take_room(1, placement.id_dtype)
 
     def _take_room(self, count: int, dtype: Any) -> None:
@@ -550,8 +549,9 @@ class SearchSeeds:
         :param sources: (s) vertices, each once
         """
         count = len(sources)
-        if count != self._count:
-            self._counts[:] = self._count = count
+        if not self._written_count.has(count):
+            self._counts[:] = count
+            self._written_count.note(count)
         if count == 1:  # in few steps, without NumPy's
             self._first[0] = seed = self._position.item(sources.item(0))
             owner, index = divmod(seed, self._capacity)

@@ -13,7 +13,7 @@ from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
-from godwit.runtime.cuda.slices import KeptOutcomes
+from godwit.runtime.cuda.slices import KeptOutcomes, Written
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -220,7 +220,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.exchange_on_host = self._host_copies
         self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
-        self._asked: tuple[Any, ...] = ()  # what the latest query has written besides its sources
+        self._asked = Written()  # by the latest query, besides its sources
         self.queue_rooms = [0] * len(placement.parts)
         self._owned = [part.owned for part in placement.parts]
         self.state = self._first_state()
@@ -265,9 +265,9 @@ class _BfsPlan(StepPlan[StepPlacement]):
         """Write what a query asks for into the arguments and the first state."""
         self.alone = self._seeds.write(sources)
         asked = (target, cutoff, may_give_up, self.arrays.depth_is_cleared)
-        if asked != self._asked:
+        if not self._asked.has(asked):
             self._write(target, cutoff, may_give_up=may_give_up)
-            self._asked = asked
+            self._asked.note(asked)
 
     def _write(self, target: int | None, cutoff: int | None, *, may_give_up: bool) -> None:
         self.state[Word.LIMIT] = UNREACHED - 1 if cutoff is None else cutoff

@@ -30,6 +30,7 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.slices import Written
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -336,7 +337,7 @@ class _RankPlan(StepPlan[StepPlacement]):
         self.halos = placement.halos("in", query.weighted) if one_hop else None
         self.dtype, self.is_tiled = query.dtype, tile_words > 0
         self._dtype_name = query.dtype.name  # which NumPy makes anew each time
-        self._asked: tuple[Any, ...] = ()  # what the latest query has written
+        self._asked = Written()  # by the latest query with uniform distributions
         self.arrays = placement.kept(RankArrays)
         self.carried = self.arrays.carried[query.dtype.name]
         with ExitStack() as stack:
@@ -478,14 +479,16 @@ class _RankPlan(StepPlan[StepPlacement]):
         """
         arrays = self.arrays
         is_uniform = query.teleport is None and query.start is None
-        asked = (query.damping, query.tolerance, query.max_iterations, units, is_uniform)
-        if asked != self._asked or not is_uniform:
+        asked = (
+            (query.damping, query.tolerance, query.max_iterations, units) if is_uniform else None
+        )
+        if not self._asked.has(asked):
             arguments = self.arguments
             arguments["damping"], arguments["tolerance"] = query.damping, query.tolerance
             arguments["most_iterations"], arguments["units"] = query.max_iterations, units
             self._upload("teleport", query.teleport, arrays.teleport)
             self._upload("start", query.start, arrays.start)
-            self._asked = asked
+            self._asked.note(asked)
         makes_contributions = (
             query.weighted
             and not self.is_tiled

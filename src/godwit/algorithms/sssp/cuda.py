@@ -15,6 +15,7 @@ from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
+from godwit.runtime.cuda.slices import Written
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -235,7 +236,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self.arrays = placement.kept(SsspArrays)
         self._seeds = SearchSeeds(placement, self.arguments)
         self.alone: Array | None = None
-        self._asked: tuple[Any, ...] = ()  # what the latest query has written besides its sources
+        self._asked = Written()  # by the latest query, besides its sources
         self._point()
         self.state = self._first_state()
         self.shared_bytes = _LIST_BYTES_PER_WARP * (max(64, gpu.threads or THREADS) // 32)
@@ -313,15 +314,15 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self.alone = self._seeds.write(sources)
         is_cleared = self.dtype_name in self.arrays.cleared
         asked = (limit, is_cleared, may_give_up)
-        if asked == self._asked:
+        if self._asked.has(asked):
             return
-        self._asked = asked
         placement, arguments = self.placement, self.arguments
         cleared = self._seeds.active if is_cleared else placement.numbering.owned
         arguments["cleared"][:, : len(cleared)] = cleared
         self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         farthest = self._farthest
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
+        self._asked.note(asked)
 
     def distances(self, location: ResultLocation) -> VertexValues:
         """Return the distances of all vertices, which are yet to be gathered."""

@@ -98,6 +98,33 @@ class KeptOutcomes(NamedTuple):
         return np.frombuffer(bytearray(self.content), self.dtype)
 
 
+class Written:
+    """What was last written where a kernel reads it: most queries differ little, and NumPy takes its time.
+
+    Invariant: from before the first word is written until the last one is, nothing counts as written. So
+    what an error or Ctrl-C cuts off is written again, whatever is asked next.
+    """
+
+    __slots__ = ("_content",)
+
+    def __init__(self) -> None:
+        self._content: Any = None
+
+    def has(self, content: Any) -> bool:
+        """Return True if this is what was written; if not, nothing is from now on.
+
+        :param content: None: something that cannot be compared
+        """
+        if content is not None and content == self._content:
+            return True
+        self._content = None
+        return False
+
+    def note(self, content: Any) -> None:
+        """Take note that all of it is written."""
+        self._content = content
+
+
 class SlicedRun:
     """One cooperative kernel for each endpoint, launched slice after slice.
 

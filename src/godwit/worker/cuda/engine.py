@@ -19,7 +19,7 @@ from godwit.progress import Progress
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, keep_pinned, take_pinned
-from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, nanoseconds
+from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, Written, nanoseconds
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import seconds_since
@@ -158,9 +158,7 @@ class ProgramPlan(SlicedRun):
         self._owned: list[Buffer | PinnedBuffer] = []
         self._meeting_memory: list[Buffer | PinnedBuffer] = []
         self._is_valid = False
-        # What is written in the arguments: most queries differ little, and NumPy takes its time.
-        self._slice: tuple[float, bool] | None = None
-        self._asked: list[Any] = []
+        self._slice, self._asked = Written(), Written()
         self._seed: tuple[memoryview, memoryview] | None = None
         used = OUTCOME.itemsize * len(placement.parts)
         self._outcome_memory = _pinned(used)
@@ -337,17 +335,15 @@ class ProgramPlan(SlicedRun):
             seed[0][0], seed[1][0] = parts[0].seeds.keys.item(), parts[0].seeds.values.item()
         else:
             self._write_seeds(parts)
-        asked: list[Any] = [parts[0].limit.item()]
+        scalars: list[Any] = [parts[0].limit.item()]
         has_fields = self.program.field_dtype is not None
         for given in parts:
             fields = given.fields if has_fields else None
-            asked += given.values, fields, given.seeds.initial_keys, given.target
-        if any(isinstance(one, np.ndarray) for one in asked):
-            self._asked = []
-        elif asked == self._asked:
+            scalars += given.values, fields, given.seeds.initial_keys, given.target
+        has_arrays = any(isinstance(one, np.ndarray) for one in scalars)
+        asked = None if has_arrays else scalars
+        if self._asked.has(asked):
             return
-        else:
-            self._asked = asked
         self._requests["limit"] = _bits(parts[0].limit[0])
         for device, given in enumerate(parts):
             request, rooms = self._requests[device], self.placement.parts[device].rooms
@@ -366,6 +362,7 @@ class ProgramPlan(SlicedRun):
                     rooms.fields.buffer.upload(given.fields)
             request["all_pending"] = given.seeds.initial_keys > 0
             self._targets[device] = given.target
+        self._asked.note(asked)
 
     def _write_seeds(self, parts: Sequence[PlacedPart]) -> None:
         """Write parameters and seeds into pinned memory: all parameters, all keys, then all values."""
@@ -373,6 +370,7 @@ class ProgramPlan(SlicedRun):
         first = self.program.parameter_count
         end = first + sum(len(part.seeds.keys) for part in parts)
         nbytes = 8 * end + value.itemsize * (end - first)
+        self._seed = None
         if nbytes > self._request_memory.nbytes:
             self._take_request_memory(nbytes)
         pointer, words = self._request_memory.pointer, self._request_words
@@ -388,8 +386,8 @@ class ProgramPlan(SlicedRun):
             request["seed_values"] = pointer + 8 * end + value.itemsize * done
             request["seed_count"] = count
             done += count
-        is_simple = len(parts) == 1 and not first and done == 1
-        self._seed = (words[:1].data, values[:1].data) if is_simple else None
+        if len(parts) == 1 and not first and done == 1:
+            self._seed = words[:1].data, values[:1].data
 
     def _take_request_memory(self, nbytes: int) -> None:
         memory, smaller = _pinned(nbytes), self._request_memory
@@ -398,10 +396,11 @@ class ProgramPlan(SlicedRun):
 
     def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
         """Write into the arguments how long the launch lasts, and whether a run begins."""
-        if (slice_s, is_first) != self._slice:
+        asked = slice_s, is_first
+        if not self._slice.has(asked):
             self._slice_ns[:] = nanoseconds(slice_s)
             self._begins[:] = is_first
-            self._slice = slice_s, is_first
+            self._slice.note(asked)
 
     def progress(self, controls: Array) -> Progress:
         """Return processed items, the threshold, and the shares of time that devices waited."""

@@ -1,4 +1,4 @@
-"""Ways of a result from a GPU to the host, compared: what runtime/cuda/delivery.py chose by.
+"""Ways of a result from a GPU to the host, compared: what runtime/cuda/transfer/delivery.py chose by.
 
     python benchmarks/delivery.py                                # cuda:0, 2^24 values
     python benchmarks/delivery.py --scale 22 --only pinning,gather

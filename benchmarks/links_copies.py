@@ -12,7 +12,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.copies import upload
+from godwit.runtime.cuda.transfer.copies import upload
 
 KB, MB = 1 << 10, 1 << 20
 PACKETS = (4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)

@@ -28,11 +28,12 @@ import numpy as np
 
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.native import copy_bytes
-from godwit.runtime.cuda import driver, staging
+from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
-from godwit.runtime.cuda.staging import StagedCopy, StagingPool, Way, staging_pool
+from godwit.runtime.cuda.transfer import staging
+from godwit.runtime.cuda.transfer.staging import StagedCopy, StagingPool, Way, staging_pool
 
 PACKET_BYTES = 32 << 20
 RING_BYTES = 2 << 20

@@ -22,7 +22,8 @@ from emulated_grid_machine import Kernel, Machine
 from godwit.graph.cuda import builder as builder_module
 from godwit.graph.cuda import rows, stored
 from godwit.graph.generators import cuda as generators
-from godwit.runtime.cuda import copies, driver, memory
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.transfer import copies
 
 __all__ = ["COMPILER", "EmulatedBuffer", "EmulatedModule", "EmulatedStream", "emulate"]
 

@@ -32,9 +32,10 @@ from emulated_grid_machine import EmulationError, Kernel, Machine
 from emulated_grid_source import translated
 from godwit.arrays import ResultLocation
 from godwit.runtime.cuda import compile as compilation
-from godwit.runtime.cuda import driver, gpu_arrays, libraries, memory, staging
+from godwit.runtime.cuda import driver, gpu_arrays, libraries, memory
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer, KeptMemory
+from godwit.runtime.cuda.transfer import staging
 from godwit.worker.cuda import engine
 from native_calls import native_calls, no_quick_calls
 

@@ -27,9 +27,10 @@ import numpy as np
 import pytest
 
 from godwit.dataflow.cuda import lanes, segments
-from godwit.runtime.cuda import driver, events, gpu_arrays, libraries, memory, staging
+from godwit.runtime.cuda import driver, events, gpu_arrays, libraries, memory
 from godwit.runtime.cuda.driver import GpuProperties
 from godwit.runtime.cuda.memory import KeptMemory
+from godwit.runtime.cuda.transfer import staging
 from native_calls import native_calls, no_quick_calls
 from pretend_cupy import Array, Memory, Pointer, cupy_module
 

@@ -27,7 +27,7 @@ from godwit.graph.generators.cuda import GENERATORS, grid, rmat, road
 from godwit.graph.rows import Rows
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import cubin
-from godwit.runtime.cuda.copies import download
+from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.protocol import Device
 
 Arrays = tuple[np.ndarray[Any, Any], ...]

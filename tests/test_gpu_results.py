@@ -20,8 +20,9 @@ from emulated_grid import COMPILER, Machine, emulated_gpus, results_on_gpus
 from godwit import config
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, ValueOverflowError
-from godwit.runtime.cuda import delivery, driver, memory, staging
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.devices import held_gpus
+from godwit.runtime.cuda.transfer import delivery, staging
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import results
 from godwit.supersteps import run as steps_run

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from godwit import config
-from godwit.runtime.cuda import copies, driver, memory, staging
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.memory import ResultMemory, new_host_array
+from godwit.runtime.cuda.transfer import copies, staging
 from pretend_cuda import Machine, host_view, pretended_gpus
 
 PAGE = 4096

@@ -27,8 +27,9 @@ from godwit.dataflow.cuda import lanes
 from godwit.dataflow.cuda.segments import GpuSpace, PinnedSpace
 from godwit.dataflow.receiver import Offer
 from godwit.errors import DeviceError, InputError, RunTimeoutError
-from godwit.runtime.cuda import driver, events, memory, staging
+from godwit.runtime.cuda import driver, events, memory
 from godwit.runtime.cuda.events import native_stream
+from godwit.runtime.cuda.transfer import staging
 from godwit.runtime.memory import READY
 from pretend_cuda import Machine, gpu_array, pretended_gpus
 from pretend_cupy import Array

@@ -18,9 +18,10 @@ import pytest
 
 from godwit import config
 from godwit.errors import DeviceError
-from godwit.runtime.cuda import copies, driver, staging
+from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.memory import Buffer
-from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
+from godwit.runtime.cuda.transfer import copies, staging
+from godwit.runtime.cuda.transfer.staging import StagedCopy, Way, staging_pool
 from pretend_cuda import Machine, host_view, pretended_gpus
 
 PIECE = 512

@@ -20,8 +20,9 @@ from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.partition import partition
 from godwit.graph.partition.positions import CLASS_DEGREES, LINE, number_vertices
-from godwit.runtime.cuda import copies, delivery, driver, memory, staging
+from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import cubin
+from godwit.runtime.cuda.transfer import copies, delivery, staging
 from godwit.runtime.protocol import Device
 from godwit.supersteps import place_positions
 from godwit.supersteps import rows as step_rows

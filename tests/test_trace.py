@@ -512,7 +512,7 @@ class TestOnGpus:
     def test_arrays_larger_than_a_staging_buffer(
         self, path: Path, gpus: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from godwit.runtime.cuda import copies, staging
+        from godwit.runtime.cuda.transfer import copies, staging
 
         monkeypatch.setattr(copies, "DIRECT_BYTES", 100)
         monkeypatch.setattr(staging, "LEAST_PIECE_BYTES", 1024)

@@ -31,7 +31,7 @@ def is_page_locked(array: Array) -> bool:
 
 def can_be_enqueued(event: Event) -> bool:
     """Return True if work that needs an event can be put into a stream without waiting on the host."""
-    from godwit.runtime.cuda.staging import StagedCopy
+    from godwit.runtime.cuda.transfer.staging import StagedCopy
 
     return not isinstance(event, StagedCopy) or event.done()
 

@@ -151,7 +151,7 @@ LONGEST_SLICE_S = 10
 
 
 Schedule = Literal["mixed", "thread", "warp", "block", "merge-path"]
-"""Ways to distribute the arcs of a frontier over threads; each a schedule_*.cuh of runtime/cuda/include."""
+"""Ways to distribute the arcs of a frontier over threads; each a file of runtime/cuda/include/schedule."""
 
 
 Communication = Literal["selective", "broadcast"]

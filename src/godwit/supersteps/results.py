@@ -3,8 +3,8 @@
 An array on a GPU is gathered behind the kernels that compute its values (:class:`VertexValues`).
 
 Each device's buffer has room for the values of all positions, so one device joins the others' values there
-and gathers (:mod:`godwit.runtime.cuda.delivery`). Buffers that are too short for that (of own values and
-those of the halo) go to the host as they are, and threads put them in order.
+and gathers (:mod:`godwit.runtime.cuda.transfer.delivery`). Buffers that are too short for that (of own
+values and those of the halo) go to the host as they are, and threads put them in order.
 """
 
 from __future__ import annotations
@@ -23,9 +23,16 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import compile_meanwhile
-from godwit.runtime.cuda.copies import download
-from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share, Turns, source
 from godwit.runtime.cuda.memory import new_host_array
+from godwit.runtime.cuda.transfer.copies import download
+from godwit.runtime.cuda.transfer.delivery import (
+    Arrival,
+    Conversion,
+    Delivery,
+    Share,
+    Turns,
+    source,
+)
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepPlacement
@@ -60,7 +67,7 @@ class VertexValues(Arrival):
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
     :param keeps_others: ranges of other devices are not overwritten: values of several GPUs are joined in
         memory of its own
-    :param turns: as of :class:`godwit.runtime.cuda.delivery.Arrival`
+    :param turns: as of :class:`godwit.runtime.cuda.transfer.delivery.Arrival`
     :param exchange: of the plan that computes them; gets the values of other processes' devices
     """
 

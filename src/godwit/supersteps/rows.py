@@ -26,9 +26,9 @@ from godwit.graph.facts import in_offsets
 from godwit.graph.partition.positions import arcs_per_part
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
-from godwit.runtime.cuda.copies import upload
 from godwit.runtime.cuda.gpu_arrays import sort_keys
 from godwit.runtime.cuda.memory import Buffer, HeldArray
+from godwit.runtime.cuda.transfer.copies import upload
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.worker.cuda.placement import require_room, synchronize
 

@@ -186,10 +186,10 @@ _SCHEDULES: dict[Schedule, tuple[str, int]] = {
 """By name: the struct (runtime/cuda/include/schedule.cuh), and the bytes of its ``Row``."""
 
 _LONG_ROW_ARCS = 256
-"""The mixed schedule leaves longer rows to the team: as in schedule_mixed.cuh."""
+"""The mixed schedule leaves longer rows to the team: as in schedule/mixed.cuh."""
 _MERGE_PATH_ARC_BITS = 36
 _MERGE_PATH_ROW_BITS = 64 - _MERGE_PATH_ARC_BITS
-"""Bits of the word that counts rows and arcs: as in schedule_merge_path.cuh."""
+"""Bits of the word that counts rows and arcs: as in schedule/merge_path.cuh."""
 
 
 def schedule_define(schedule: Schedule) -> str:

@@ -17,8 +17,8 @@ from godwit.arrays import ResultLocation, gpu_array, lies_on_gpu
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.copies import upload
 from godwit.runtime.cuda.gpu_arrays import sort_keys
+from godwit.runtime.cuda.transfer.copies import upload
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray

@@ -393,7 +393,7 @@ struct Level {
         if (chunks) atomicAdd(&arguments.counters->chunks, static_cast<u64>(chunks));
     }
 
-    // Bring some rows of the level to the visitor of schedule_rows.cuh.
+    // Bring some rows of the level to the visitor of schedule/rows.cuh.
     template <class RowOf, class Visit>
     __device__ __forceinline__ void team_visit_rows(bool enters, u64 count, RowOf row_number,
                                                     Visit visit) const {

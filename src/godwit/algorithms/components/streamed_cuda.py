@@ -17,7 +17,6 @@ from godwit.algorithms.components.streamed_cpu import Fault, Forest, Linking
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
-from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.driver import BorrowedStream, Kernel
 from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
@@ -28,6 +27,7 @@ from godwit.runtime.cuda.memory import (
     new_host_array,
     take_pinned,
 )
+from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.memory import Space
 
 WALKS_PER_VERTEX = 0.25

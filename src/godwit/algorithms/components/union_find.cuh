@@ -14,7 +14,7 @@
 // has them all.
 #pragma once
 
-#include "runtime/cuda/include/schedule_mixed.cuh"
+#include "runtime/cuda/include/schedule/mixed.cuh"
 
 constexpr u32 MERGE_NONE = 0, MERGE_TREE = 1, MERGE_DIRECT = 2;  // as in cuda.py
 

@@ -33,9 +33,9 @@ from godwit.errors import GraphTooLargeError
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.gpu_arrays import address_of
 from godwit.runtime.cuda.memory import PinnedBuffer, new_host_array
+from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.statistics import RunStatistics

@@ -24,7 +24,7 @@
 #pragma once
 
 #include "algorithms/distances/rows.cuh"
-#include "runtime/cuda/include/schedule_mixed.cuh"
+#include "runtime/cuda/include/schedule/mixed.cuh"
 
 constexpr u32 GROUPS = WARP / LANES;
 constexpr u32 WORD = 64;                // sources of a word

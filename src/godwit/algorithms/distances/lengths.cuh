@@ -13,7 +13,7 @@
 #pragma once
 
 #include "algorithms/distances/rows.cuh"
-#include "runtime/cuda/include/schedule_mixed.cuh"
+#include "runtime/cuda/include/schedule/mixed.cuh"
 
 constexpr u64 FARTHEST = 0x7ffffffffffffffeull;  // sums of integers saturate here
 constexpr u64 UNREACHED_INTEGER = 0x7fffffffffffffffull;

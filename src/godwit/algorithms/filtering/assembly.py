@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from godwit.algorithms.filtering.cpu import too_small
 from godwit.dtypes import Array
 from godwit.errors import DeviceError
-from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
+from godwit.runtime.cuda.transfer.staging import StagedCopy, Way, staging_pool
 from godwit.runtime.memory import Event
 
 _PROGRESS_S = 0.05

@@ -24,13 +24,13 @@ from godwit.errors import DeviceError, GodwitError, OperatorError
 from godwit.runtime.content import ADAPTERS, Content
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type, cubin, load_cubin
-from godwit.runtime.cuda.copies import CopyTimes, noted
 from godwit.runtime.cuda.driver import BorrowedStream, TimedEvent
 from godwit.runtime.cuda.events import native_stream
 from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
 from godwit.runtime.cuda.libraries import cupy
 from godwit.runtime.cuda.memory import keep_pinned, take_pinned
 from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
+from godwit.runtime.cuda.transfer.copies import CopyTimes, noted
 from godwit.runtime.memory import READY, Event
 
 THREADS = 256

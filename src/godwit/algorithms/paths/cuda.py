@@ -24,9 +24,9 @@ from godwit.graph.facts import is_known_symmetric
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
-from godwit.runtime.cuda.copies import download, upload
 from godwit.runtime.cuda.devices import CLOSED, held_gpus
 from godwit.runtime.cuda.memory import Buffer, kept_or_new, new_host_array
+from godwit.runtime.cuda.transfer.copies import download, upload
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement, synchronize
 from godwit.worker.cuda.program import HUB_DEGREE
 from godwit.worker.query import place_parts

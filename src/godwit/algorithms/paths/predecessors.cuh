@@ -18,7 +18,7 @@
 // their first hit. As unsigned, -1 is larger than every id: it is the identity of min.
 #pragma once
 
-#include "runtime/cuda/include/schedule_rows.cuh"
+#include "runtime/cuda/include/schedule/rows.cuh"
 
 constexpr u32 THREADS = 256;    // of a block; as in cuda.py
 constexpr i64 HUB_ARCS = 1024;  // longer rows are left to the whole grid, in chunks; as in cuda.py

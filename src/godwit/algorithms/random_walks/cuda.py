@@ -17,8 +17,8 @@ from godwit.graph.hashing import mix
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import memory
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.copies import download, upload
 from godwit.runtime.cuda.memory import new_host_array
+from godwit.runtime.cuda.transfer.copies import download, upload
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.supersteps import place_positions

@@ -18,7 +18,7 @@ from godwit.graph.hashing import mix
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.copies import upload
+from godwit.runtime.cuda.transfer.copies import upload
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.statistics import RunStatistics

@@ -19,8 +19,8 @@ from godwit.dtypes import Array
 from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.copies import download, upload
 from godwit.runtime.cuda.memory import new_host_array
+from godwit.runtime.cuda.transfer.copies import download, upload
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement

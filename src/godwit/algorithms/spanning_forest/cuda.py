@@ -10,8 +10,8 @@ import numpy as np
 from godwit.algorithms.spanning_forest.cpu import ForestMarks, KeyOrder, light_share, pivot_of
 from godwit.dtypes import Array
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.memory import new_host_array
+from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.one_gpu import OneGpuPlan, compiling

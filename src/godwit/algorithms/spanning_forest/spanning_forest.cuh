@@ -37,7 +37,7 @@
 #define SPLICES false
 #define MERGE 0
 #include "algorithms/components/union_find.cuh"
-#include "runtime/cuda/include/schedule_warp.cuh"
+#include "runtime/cuda/include/schedule/warp.cuh"
 
 enum ForestPhase : u32 {
     BEGIN_TREES,

@@ -32,7 +32,7 @@
 // some 0.4 GB, 0.1 ms at 4 TB/s; a meeting between supersteps takes 3 us, and there are about 30.
 #pragma once
 
-#include "runtime/cuda/include/schedule_mixed.cuh"
+#include "runtime/cuda/include/schedule/mixed.cuh"
 
 enum StrongPhase : u32 {
     BEGIN,

@@ -14,7 +14,7 @@ from godwit.algorithms.truss.rows import Edges, edge_numbers, sorted_targets
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type
-from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share
+from godwit.runtime.cuda.transfer.delivery import Arrival, Conversion, Delivery, Share
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.first_gpu import Outcome

@@ -21,13 +21,13 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.copies import CopyTimes, noted
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.gpu_arrays import address_of, gpu_of
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.memory import is_locked, keep_pinned, take_pinned
-from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
+from godwit.runtime.cuda.transfer.copies import CopyTimes, noted
+from godwit.runtime.cuda.transfer.staging import StagedCopy, Way, staging_pool
 from godwit.runtime.memory import READY, Event, Transport
 
 _SMALL_BYTES = 64 << 10

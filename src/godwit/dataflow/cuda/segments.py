@@ -18,7 +18,6 @@ from godwit.dataflow.cuda.lanes import GpuLane, HostLane
 from godwit.dtypes import Array
 from godwit.errors import InputError, shown
 from godwit.runtime.cuda import driver, gpu_arrays, memory
-from godwit.runtime.cuda.copies import CopyTimes
 from godwit.runtime.cuda.events import (
     EventGroup,
     event_pool,
@@ -36,6 +35,7 @@ from godwit.runtime.cuda.memory import (
     is_locked,
     pinned_pool,
 )
+from godwit.runtime.cuda.transfer.copies import CopyTimes
 from godwit.runtime.memory import READY, Event, Transport, host_array_to_send, overlap
 
 _PORTABLE = 0x01

@@ -98,7 +98,7 @@ __device__ __forceinline__ void warp_send(const Step &step, const i64 *arcs, con
     if (lists) warp_list_touched(step, goal, is_new, tally);
 }
 
-// Visit the out-arcs of the frontier's vertices: visit(arcs[], rows[], there[]) of schedule_rows.cuh.
+// Visit the out-arcs of the frontier's vertices: visit(arcs[], rows[], there[]) of schedule/rows.cuh.
 template <class Visit>
 __device__ __forceinline__ void team_visit_out_arcs(const Arguments &arguments, const Team &team,
                                                     StepBlock &block, Tally &tally,

@@ -24,9 +24,9 @@ from godwit.graph.cuda.stored import HeldRows, RowsOnGpu
 from godwit.graph.hashing import seed_word, weight_rule
 from godwit.graph.rows import Rows, estimate_bytes, require_memory
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.gpu_arrays import sort_keys, stable_order
 from godwit.runtime.cuda.memory import Buffer, HeldArray
+from godwit.runtime.cuda.transfer.copies import download
 
 _BUCKETS = 1024  # as in build_rows.cuh
 _KEY_BITS = 63

@@ -16,10 +16,10 @@ from godwit.errors import DeviceError, GraphTooLargeError, InputError
 from godwit.graph.cuda.builder import GraphBuilder, c_id, c_word, kernel_source
 from godwit.graph.cuda.given import common_gpu, on_gpu
 from godwit.graph.rows import Rows, require_memory
-from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.devices import held_gpus, holds_gpus
 from godwit.runtime.cuda.driver import current_kept
 from godwit.runtime.cuda.memory import Buffer, HeldArray
+from godwit.runtime.cuda.transfer.copies import download
 
 _SUMS = 4
 

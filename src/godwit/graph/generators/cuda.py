@@ -21,8 +21,8 @@ from godwit.graph.generators.grids import Percolation
 from godwit.graph.generators.random import RmatDrawing
 from godwit.graph.hashing import seed_word
 from godwit.graph.rows import estimate_bytes, require_memory
-from godwit.runtime.cuda.copies import download
 from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.transfer.copies import download
 
 
 class RmatEdges(ctypes.Structure):

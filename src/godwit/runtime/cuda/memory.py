@@ -227,8 +227,8 @@ class Buffer(_Closing):
             checked(runtime.cudaStreamSynchronize(0), f"filling on cuda:{self.index}")
 
     def _copy(self, way: Literal["UP", "DOWN"], offset_bytes: int, array: Array) -> None:
-        from godwit.runtime.cuda.copies import copy_by_pool  # which needs this module
-        from godwit.runtime.cuda.staging import Way
+        from godwit.runtime.cuda.transfer.copies import copy_by_pool  # which needs this module
+        from godwit.runtime.cuda.transfer.staging import Way
 
         pointer, nbytes = self.pointer + offset_bytes, array.nbytes
         if nbytes == 0 or copy_by_pool(Way[way], self.index, pointer, array):

@@ -1,8 +1,8 @@
 // Relaxing whole rows: the arcs of short rows are shared out to the lanes of a warp, those of longer rows than
 // HUB_DEGREE to the warps of the whole grid, in chunks.
 //
-// The searches are those of supersteps (runtime/cuda/include/warp.cuh). The loops are not those of schedule_rows.cuh
-// and schedule_mixed.cuh: with a common loop and visitors the compiler gives other machine code, and a row is long
+// The searches are those of supersteps (runtime/cuda/include/warp.cuh). The loops are not those of schedule/rows.cuh
+// and schedule/mixed.cuh: with a common loop and visitors the compiler gives other machine code, and a row is long
 // from 1,024 arcs on here, as the list needs another barrier, but from 256 on there.
 #pragma once
 

@@ -24,11 +24,11 @@ from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
-from godwit.runtime.cuda.copies import upload
-from godwit.runtime.cuda.delivery import Delivery
 from godwit.runtime.cuda.devices import GpuLocks, HeldGpus, gpu_index, held_gpus
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer, HeldArray, PinnedBuffer
+from godwit.runtime.cuda.transfer.copies import upload
+from godwit.runtime.cuda.transfer.delivery import Delivery
 from godwit.runtime.protocol import Device
 from godwit.worker.cuda.program import BOARD_BYTES, CONTROL, HUB_DEGREE
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.runtime.cuda.delivery import Arrival, Conversion, Delivery, Share
+from godwit.runtime.cuda.transfer.delivery import Arrival, Conversion, Delivery, Share
 from godwit.trace import seconds_since
 from godwit.worker.cuda.placement import GpuPlacement, synchronize
 from godwit.worker.program import ProgramOperators

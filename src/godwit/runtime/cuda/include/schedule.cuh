@@ -8,16 +8,16 @@
 //                                           after all rows: the team waits for all of its threads, and visits
 //                                           the rows in the list. All threads of the team call it
 //
-// `visit` is that of schedule_rows.cuh, the same in both calls. `has_long_rows` is true if any row of the team's
+// `visit` is that of schedule/rows.cuh, the same in both calls. `has_long_rows` is true if any row of the team's
 // warps may be longer than LONG_ROW_ARCS; it is the same for all threads. The cursor is 0 when a superstep
 // begins.
 #pragma once
 
-#include "runtime/cuda/include/schedule_block.cuh"
-#include "runtime/cuda/include/schedule_merge_path.cuh"
-#include "runtime/cuda/include/schedule_mixed.cuh"
-#include "runtime/cuda/include/schedule_thread.cuh"
-#include "runtime/cuda/include/schedule_warp.cuh"
+#include "runtime/cuda/include/schedule/block.cuh"
+#include "runtime/cuda/include/schedule/merge_path.cuh"
+#include "runtime/cuda/include/schedule/mixed.cuh"
+#include "runtime/cuda/include/schedule/thread.cuh"
+#include "runtime/cuda/include/schedule/warp.cuh"
 
 #ifdef SCHEDULE
 using Schedule = SCHEDULE;

@@ -11,7 +11,7 @@
 // host (supersteps/run.py).
 #pragma once
 
-#include "runtime/cuda/include/schedule_rows.cuh"
+#include "runtime/cuda/include/schedule/rows.cuh"
 
 struct MergePathSchedule {
     // Whether rows that are not long are visited where they are brought.

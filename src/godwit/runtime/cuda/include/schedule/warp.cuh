@@ -1,7 +1,7 @@
 // One warp for each row: all lanes visit the rows of a warp's lanes, one row after the other.
 #pragma once
 
-#include "runtime/cuda/include/schedule_rows.cuh"
+#include "runtime/cuda/include/schedule/rows.cuh"
 
 struct WarpSchedule {
     // Whether rows that are not long are visited where they are brought.

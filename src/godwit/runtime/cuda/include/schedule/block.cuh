@@ -5,7 +5,7 @@
 // short for all of them: they do not wait for each other between two rows.
 #pragma once
 
-#include "runtime/cuda/include/schedule_rows.cuh"
+#include "runtime/cuda/include/schedule/rows.cuh"
 
 struct BlockSchedule {
     // Whether rows that are not long are visited where they are brought.

@@ -41,7 +41,7 @@ from godwit.runtime.cuda.memory import (
     new_host_array,
     take_pinned,
 )
-from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
+from godwit.runtime.cuda.transfer.staging import StagedCopy, Way, staging_pool
 from godwit.trace import HOST, copied
 
 ROOM_BYTES = 32 << 20
@@ -109,7 +109,7 @@ def source(conversion: Conversion, id_dtype: np.dtype[Any]) -> str:
             '#include "runtime/cuda/include/memory.cuh"',
             *(f"using {name} = {c_type(dtype)};" for name, dtype in dtypes.items()),
             *(f"constexpr bool {name} = {str(flag).lower()};" for name, flag in flags.items()),
-            '#include "runtime/cuda/delivery.cuh"',
+            '#include "runtime/cuda/transfer/delivery.cuh"',
             f"static_assert(RESULTS_PER_THREAD == {_RESULTS_PER_THREAD});",
             layout_checks("DeliveryArguments", _arguments_dtype(conversion)),
             "",

@@ -2,7 +2,7 @@
 // the team in chunks. The list has room for every long row.
 #pragma once
 
-#include "runtime/cuda/include/schedule_rows.cuh"
+#include "runtime/cuda/include/schedule/rows.cuh"
 
 constexpr i64 LONG_ROW_ARCS = 256;  // longer rows are visited by the team; as in supersteps/run.py
 constexpr u32 CHUNK_ARCS = 256;

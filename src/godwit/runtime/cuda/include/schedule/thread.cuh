@@ -1,7 +1,7 @@
 // One thread for each row. A warp takes as long as the longest of its rows.
 #pragma once
 
-#include "runtime/cuda/include/schedule_rows.cuh"
+#include "runtime/cuda/include/schedule/rows.cuh"
 
 struct ThreadSchedule {
     // Whether rows that are not long are visited where they are brought.

@@ -1,4 +1,4 @@
-// Values into results: the kernel of runtime/cuda/delivery.py. The including source defines Value, Result (the
+// Values into results: the kernel of runtime/cuda/transfer/delivery.py. The including source defines Value, Result (the
 // same type, or one that values are converted to), Id (of positions), and BOUNDED and MAXIMIZES: if BOUNDED,
 // the identity, and values beyond the limit, become `never`; beyond is below the limit if MAXIMIZES, else above.
 #pragma once

@@ -18,7 +18,7 @@ from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream, TimedEvent
 from godwit.runtime.cuda.memory import Buffer, HeldArray, is_locked
-from godwit.runtime.cuda.staging import StagedCopy, Way, staging_pool
+from godwit.runtime.cuda.transfer.staging import StagedCopy, Way, staging_pool
 from godwit.trace import HOST, copied
 
 DIRECT_BYTES = 16 << 20

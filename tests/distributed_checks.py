@@ -199,6 +199,13 @@ def check_data(folder: Path) -> None:
         begin = time.perf_counter()
         if is_first:
             graph = gw.read(file)
+            if (
+                graph.weights is not None
+            ):  # negative ones, of one file, are refused by most functions
+                weights = np.abs(graph.weights)
+                graph = gw.Graph(
+                    graph.offsets, graph.targets, weights, directed=graph.directed, ids=graph.ids
+                )
             gw.write(graph, native)
             gw.write(graph, text, format="edge-list")
         processes.share(None)
@@ -223,6 +230,7 @@ def graph_files(folder: Path) -> list[Path]:
     small = [
         file for file in sorted((folder / "unpacked").rglob("*"))
         if file.suffix in (".gr", ".mtx", ".graph", ".el", ".wel")
+        and file.name != "ak2010.mtx"  # (its header is damaged: of no format)
     ]  # fmt: skip
     return [*small, *sorted((data / "expected").rglob("*.v")), *sorted(data.glob("*.xz"))]
 

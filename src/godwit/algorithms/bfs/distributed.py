@@ -44,6 +44,7 @@ from godwit.algorithms.bfs.cpu import (
     TO_BITMAP,
     TO_QUEUE,
     UNREACHED,
+    bfs_on_cpu,
     mark,
     merge,
     queued_row,
@@ -57,6 +58,7 @@ from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import HaloRows
 from godwit.distributed.vertex_programs import solve
 from godwit.dtypes import Array, as_flag
+from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
 from godwit.public import public
@@ -127,19 +129,43 @@ def run_bfs(
         statistics, distance = solution.statistics, solution.values
     else:
         statistics = RunStatistics(("cpu",), "direction-optimizing")
-        search = Search(graph, poll)
-        with statistics.phase("run"):
-            search.run(own, UNREACHED - 1 if limit is None else int(min(limit, UNREACHED - 1)))
-        search.report(statistics)
-        distance = search.distance
+        levels = UNREACHED - 1 if limit is None else int(min(limit, UNREACHED - 1))
+        if graph.processes.count == 1:
+            distance = _search_alone(graph, own, levels, statistics, poll)
+        else:
+            search = Search(graph, poll)
+            with statistics.phase("run"):
+                search.run(own, levels)
+            search.report(statistics)
+            distance = search.distance
     result = DistributedPathResult(graph, sources, distance, statistics)
     if predecessors:
         result.find_predecessors(graph, unit_lengths=True, poll=poll)
     return result
 
 
+def _search_alone(
+    graph: DistributedGraph, sources: Array, cutoff: int, statistics: RunStatistics,
+    report: Callable[[int], None] | None,
+) -> Array:  # fmt: skip
+    """Return distances where all vertices are of one process: without meetings between steps."""
+    rows = graph.rows
+    whole = graph.cached(
+        "whole", lambda: Graph(rows.offsets, rows.targets, directed=graph.directed)
+    )
+    with statistics.phase("run"):
+        distance, counts = bfs_on_cpu(
+            whole, sources, cutoff=cutoff, poll=None if report is None else lambda: report(0)
+        )
+    statistics.levels = counts.levels
+    statistics.processed_items = np.array([counts.vertices_visited], np.int64)
+    statistics.arcs_relaxed = np.array([counts.arcs_examined], np.int64)
+    graph.processes.report(statistics)
+    return distance
+
+
 class Search:
-    """The part that one process has in a search.
+    """The part that one of several processes has in a search.
 
     :param report: called now and then with the number of vertices visited so far, by all processes; an
         exception ends the search
@@ -239,7 +265,12 @@ class Search:
             self._processes.meet()
             halo = self._in_rows.halo
             frontier = int(self._shared[PARITY]) * self._words
-            halo.refresh_bits(self._bitmaps[frontier : frontier + halo.words])
+            bits = self._bitmaps[frontier : frontier + halo.words]
+            halo.refresh_bits(bits)
+            if (
+                halo is self._rows.halo
+            ):  # the owners know them: they need not be sent by a later level
+                self._sent[: halo.words] |= bits
         self._step(SWEEP)
         self._shared[PARITY] = 1 - self._shared[PARITY]
         return self._add_up_frontier(*self._results())
@@ -279,18 +310,22 @@ class Search:
         """Send the remote vertices reached, queue those that others sent; return the arcs of these."""
         rows, halo = self._rows, self._rows.halo
         outgoing = self._outbox[: int(self._ends[8])]
-        outgoing.sort()  # by owner
-        ends = np.searchsorted(outgoing, halo.begins)
-        received, _, _ = self._processes.exchange(halo.remote[outgoing], np.diff(ends))
+        if self._processes.count > 2:
+            outgoing.sort()  # by owner
+            counts = np.diff(np.searchsorted(outgoing, halo.begins))
+        else:
+            counts = np.zeros(self._processes.count, np.int64)
+            counts[self._processes.others] = len(outgoing)
+        received, _, _ = self._processes.exchange(halo.remote[outgoing], counts)
         if not len(received):
             return 0
-        counts = np.zeros(2, np.int64)
+        reached = np.zeros(2, np.int64)
         run_team(
             _take_in, received, rows.offsets, self.distance, np.int32(self._shared[LEVEL] + 1),
-            self._queue, int(self._ends[0]), counts, threads=1, brief=True,
+            self._queue, int(self._ends[0]), reached, threads=1, brief=True,
         )  # fmt: skip
-        self._ends[0] += counts[0]
-        return int(counts[1])
+        self._ends[0] += reached[0]
+        return int(reached[1])
 
     def _counts(self, which: int) -> list[int]:
         counts: list[int] = self._shared[RESULTS + which :: 8].tolist()

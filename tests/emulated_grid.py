@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -168,6 +169,7 @@ def new_machine(
 _OF_GPUS = re.compile(r"cuda|godwit\.supersteps|components\.tiles")
 
 
+@lru_cache(maxsize=1)
 def _modules() -> list[Any]:
     """All modules that use CUDA."""
     found = pkgutil.walk_packages(godwit.__path__, "godwit.")

@@ -24,6 +24,7 @@ from godwit.distributed.processes import Processes
 from godwit.runtime.cuda.slices import SlicedRun
 from godwit.supersteps import process_exchange
 from godwit.supersteps.process_exchange import ReportRelay
+from waiting import HANG_S
 
 
 class _Request:
@@ -91,7 +92,7 @@ class _World:
 
 
 def run_processes(
-    machine: Machine, count: int, function: Callable[[Processes], Any], timeout_s: float = 300.0
+    machine: Machine, count: int, function: Callable[[Processes], Any], timeout_s: float = HANG_S
 ) -> list[Any]:
     """Return what a function returns in each process; raise what one of them raises.
 

@@ -22,6 +22,7 @@ from godwit.io.datasets import fetching
 from godwit.runtime.cpu import compile as kernel_module
 from godwit.runtime.cpu.compile import Kernel
 from godwit.runtime.cuda import compile as compilation
+from waiting import HANG_S
 
 if not hasattr(os, "geteuid"):
     pytest.skip("folders have no owners here", allow_module_level=True)
@@ -324,7 +325,7 @@ def test_of_processes_that_need_the_same_code_at_once_one_compiles_it(folder: Pa
     for process in started:
         process.stdin.write("\n")
         process.stdin.flush()
-    assert sum(int(process.communicate(timeout=60)[0]) for process in started) == 1
+    assert sum(int(process.communicate(timeout=HANG_S)[0]) for process in started) == 1
 
 
 @pytest.mark.skipif(files.fcntl is None, reason="no locks of files here")

@@ -32,6 +32,7 @@ from godwit.graph.generators.spec import GENERATORS
 from godwit.io.format_names import FORMATS
 from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.cuda.driver import GpuProperties
+from waiting import HANG_S
 
 UNREACHED = np.iinfo(np.int64).max
 GODWIT = [sys.executable, "-m", "godwit"]
@@ -386,7 +387,7 @@ class TestTables:
         path.write_text("0 1\n")
         done = subprocess.run(
             [*GODWIT, "bfs", str(path), "-s", "0", "--devices", "2"],
-            capture_output=True, check=True, timeout=120,
+            capture_output=True, check=True, timeout=HANG_S,
             env={**os.environ, "PYTHONIOENCODING": "ascii"},
         )  # fmt: skip
         assert b"stra\\xdfe.el: 2 vertices" in done.stdout
@@ -850,7 +851,7 @@ def check_ends_by_signals(script: str) -> None:
         for number in statuses
     ]  # fmt: skip
     try:
-        errors = [process.communicate(timeout=60)[1] for process in processes]
+        errors = [process.communicate(timeout=HANG_S)[1] for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -884,7 +885,7 @@ class TestProcess:
         for arguments in (["--help"], ["--version"], ["sssp", "--help"]):
             done = subprocess.run(
                 [sys.executable, "-X", "importtime", "-m", "godwit", *arguments],
-                capture_output=True, text=True, check=True, timeout=60,
+                capture_output=True, text=True, check=True, timeout=HANG_S,
             )  # fmt: skip
             imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
             assert "typer" in imported
@@ -897,7 +898,7 @@ class TestProcess:
         assert script.value == "_godwit_command:main"
         done = subprocess.run(
             [*GODWIT, "bfs", "path:4", "-s", "0", "-o", "-", "-q"],
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=HANG_S, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "vertex,distance\n0,0\n1,1\n2,2\n3,3\n"
@@ -905,7 +906,7 @@ class TestProcess:
     def test_bad_input(self, tmp_path: Path) -> None:
         done = subprocess.run(
             [*GODWIT, "sssp", "absent.gr", "--source", "1", "--output", "out.npy"],
-            capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+            capture_output=True, text=True, timeout=HANG_S, check=False, cwd=tmp_path,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "godwit: error: no such file: absent.gr\n"
@@ -915,13 +916,13 @@ class TestProcess:
     def test_a_graph_on_standard_input(self) -> None:
         done = subprocess.run(
             [*GODWIT, "bfs", "-", "-s", "5", "-o", "-", "-q"], input="5 7\n7 6\n",
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=HANG_S, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.splitlines()[-3:] == ["5,0", "6,2", "7,1"]
         done = subprocess.run(
             f"{shlex.join(GODWIT)} bfs - -s 5 <&-", shell=True, capture_output=True, text=True,
-            timeout=120, check=False,
+            timeout=HANG_S, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "godwit: error: /dev/stdin: the file is empty\n"
@@ -936,7 +937,7 @@ class TestProcess:
     ) -> None:
         shell = f"{shlex.join(GODWIT)} {command} {closed}"
         done = subprocess.run(
-            shell, shell=True, capture_output=True, timeout=120, check=False, cwd=tmp_path
+            shell, shell=True, capture_output=True, timeout=HANG_S, check=False, cwd=tmp_path
         )
         assert (done.returncode, done.stderr) == (0, b"")
         assert (tmp_path / "out.npy").exists() == ("out.npy" in command)
@@ -980,7 +981,7 @@ class TestProcess:
             writer.flush()
             process.send_signal(number)
             try:
-                out, err = process.communicate(timeout=60)
+                out, err = process.communicate(timeout=HANG_S)
             finally:
                 process.kill()
         assert (process.returncode, out, err) == (status, b"", line)
@@ -1038,7 +1039,7 @@ class TestProcess:
         with os.fdopen(ours, "rb", buffering=0) as terminal, suppress(OSError):
             while chunk := terminal.read(1 << 12):  # ends with EIO when the other side is closed
                 shown += chunk
-        json.loads(process.communicate(timeout=120)[0])
+        json.loads(process.communicate(timeout=HANG_S)[0])
         assert process.returncode == 0
         assert (b"reading roads.gr.xz" in shown) == (not quiet)
         assert (b"running sssp" in shown) == (not quiet)

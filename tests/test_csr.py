@@ -21,6 +21,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.ids import VertexIds
 from godwit.graph.rows import estimate_bytes, require_memory
 from graphs import WEIGHT_DTYPES, arcs_of, each_graph, forced_threads, graphs, named_graph
+from waiting import HANG_S
 
 
 @each_graph
@@ -342,4 +343,4 @@ def test_importing_the_class_does_not_import_numba() -> None:
     code = (
         "import sys, godwit.graph.csr; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=HANG_S).returncode == 0

@@ -34,6 +34,7 @@ from godwit.runtime.cuda import libraries
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.driver import FAULT_NAME
 from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
+from waiting import HANG_S
 
 _NEEDED = ("numba_cuda", "cuda")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -468,7 +469,7 @@ def _start(script: str) -> subprocess.Popen[str]:
 
 
 def _finish(process: subprocess.Popen[str]) -> list[str]:
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, errors
     return output.splitlines()
 

@@ -22,11 +22,11 @@ from godwit.distributed.graph import balanced_bounds
 from godwit.distributed.place import bounds_of_rows
 from godwit.worker.cpu import vertex_set
 from godwit.worker.cpu.bins import bucket_of
+from waiting import HANG_S
 
 _BESIDE = str(Path(sys.executable).parent)
 MPIEXEC = shutil.which("mpiexec", path=f"{_BESIDE}{os.pathsep}{os.environ.get('PATH', '')}")
 CHECKS = Path(__file__).with_name("distributed_checks.py")
-
 needs_mpi = pytest.mark.skipif(
     MPIEXEC is None or importlib.util.find_spec("mpi4py") is None,
     reason="no MPI: mpi4py or mpiexec is not installed (pip install mpi4py mpich)",
@@ -59,7 +59,7 @@ def start(
 def run(processes: int, *command: str, **options: Any) -> tuple[int, str, str]:
     """Run a command on several processes; return exit status, output and errors."""
     with start(processes, *command, **options) as started:
-        output, errors = started.communicate(timeout=300)
+        output, errors = started.communicate(timeout=HANG_S)
         return started.returncode, output, errors
 
 
@@ -120,11 +120,9 @@ def test_step_programs_of_users(processes: int, threads: int, tmp_path: Path) ->
     ],
 )
 def test_all_end_if_one_does(name: str, message: str, tmp_path: Path) -> None:
-    begin = time.monotonic()
     status, _, errors = run(2, sys.executable, str(CHECKS), name, str(tmp_path))
     assert status != 0
     assert message in errors
-    assert time.monotonic() - begin < 60  # not the pipe's limit; most is the start
 
 
 @needs_mpi
@@ -133,7 +131,8 @@ def test_all_end_if_one_is_killed(kill: int, tmp_path: Path) -> None:
     generator = np.random.default_rng(kill)
     with start(3, sys.executable, str(CHECKS), "kill", str(tmp_path)) as started:
         begins: list[float] = []
-        for _ in range(24_000):
+        end = time.monotonic() + HANG_S
+        while time.monotonic() < end:
             if (tmp_path / f"ranks {len(begins) + 1}").exists():
                 begins.append(time.monotonic())  # of ranking in the second round, and the third
             if len(begins) == 2 or started.poll() is not None:
@@ -145,12 +144,12 @@ def test_all_end_if_one_is_killed(kill: int, tmp_path: Path) -> None:
         killed = int(generator.integers(3))
         os.kill(pids[killed], signal.SIGKILL)
         begin = time.monotonic()
-        started.communicate(timeout=60)
+        started.communicate(timeout=HANG_S)
         took_s = time.monotonic() - begin
     doing = (tmp_path / f"{killed}.doing").read_text()
     print(f"kill {kill}: process {killed} in {doing}: all ended after {took_s:.2f} s")
     assert started.returncode != 0
-    assert took_s < 10
+    assert took_s < 60  # they look for each other every quarter of a second
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     check(1, "killed", tmp_path)
 

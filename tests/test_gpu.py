@@ -23,6 +23,7 @@ from godwit.errors import (
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from graphs import ZOO, named_graph
+from waiting import HANG_S
 
 pytestmark = [
     pytest.mark.gpu,
@@ -258,7 +259,7 @@ def test_ctrl_c_while_a_kernel_runs() -> None:
         "    print('interrupted', gw.bfs(g, 0, devices='cuda:0').distance.max())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert "interrupted 999" in done.stdout, done.stderr
 

@@ -27,6 +27,7 @@ from godwit.runtime.cpu import compile as kernel_module
 from godwit.runtime.cpu.compile import Kernel, content_key
 from godwit.runtime.cpu.compile_time import compiling
 from godwit.runtime.cpu.team import ABORT, Team, barrier, borrowed_team, new_control, run_team
+from waiting import HANG_S
 
 SCALE = 3
 
@@ -593,4 +594,4 @@ product = numba.njit(lambda a: a @ a)(numpy.full((2, 2), 3.0))
 assert product.tolist() == [[18.0, 18.0], [18.0, 18.0]] and "scipy.linalg" in sys.modules
 """
     environment = {**os.environ, "GODWIT_CACHE": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=HANG_S)

@@ -19,6 +19,7 @@ import pytest
 import godwit as gw
 from godwit import errors
 from godwit.graph.partition import metis
+from waiting import HANG_S
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc and PR_SET_PDEATHSIG are Linux'")
 
@@ -61,7 +62,7 @@ def test_a_pool_hands_on_what_reading_raised(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         result = pool.map_async(gw.read, [str(bad)])
         with pytest.raises(errors.FormatError, match=r"bad\.el:2: "):
-            result.get(timeout=120)
+            result.get(timeout=HANG_S)
 
 
 @linux
@@ -95,7 +96,7 @@ print(sorted(map(oct, wrong)))
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=True,
     )
     assert (done.stdout.strip(), done.stderr) == ("['0o640']", "")
@@ -124,14 +125,14 @@ def test_no_module_of_the_working_directory_runs(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
     assert done.returncode == 0, done.stderr
     done = subprocess.run(
         [sys.executable, "-m", "godwit", "--version"], cwd=tmp_path.parent, capture_output=True,
-        text=True, timeout=60, check=True,
+        text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     assert done.stdout.strip()
 
@@ -176,7 +177,7 @@ def test_an_early_signal_ends_the_command_in_one_line(
         wait_for(lambda: catches(process.pid, signal.SIGTERM))
         time.sleep(after_s)
         process.send_signal(number)
-        output, messages = process.communicate(timeout=60)
+        output, messages = process.communicate(timeout=HANG_S)
     expected = "godwit: interrupted\n" if number == signal.SIGINT else ""
     assert (process.returncode, output, messages) == (128 + number, "", expected)
 
@@ -204,7 +205,7 @@ def test_a_signal_within_an_import_waits_for_its_end(
         "cli.main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=15, check=False,
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
     )  # fmt: skip
     expected = "godwit: interrupted\n" if number == signal.SIGINT else ""

@@ -5,10 +5,10 @@
     python benchmarks/choices.py --tiny --repeats 1    # does it work?
 
 Ways: ``rows`` (SSSP by rows sorted by weight, however the graph looks), ``steps`` (direction-optimizing
-BFS), ``async`` (the asynchronous engine), each on one GPU and on all of several. Medians in ms of queries in
-turns, of placed graphs with results on the GPU: kernels / the call in Python. *auto* / *best*: kernels and
-calls of the default over those of the fastest way, on as many GPUs or fewer. *own*: calls of the default over
-those of the same way when it is asked for. All results are compared.
+BFS), ``async`` (the asynchronous engine), each on one GPU and on all of several. Medians in ms of queries
+in turns, of placed graphs with results on the GPU: kernels / the call in Python. *auto* / *best*: kernels
+and calls of the default over those of the fastest way, on as many GPUs or fewer. *own*: calls of the
+default over those of the same way when it is asked for. All results are compared.
 """
 
 from __future__ import annotations

@@ -75,6 +75,19 @@ def test_larger_graphs(directed: bool, kind: str) -> None:
                     np.testing.assert_array_equal(found.distance, expected.distance)
 
 
+def test_a_distance_beyond_32_bits_that_only_a_pull_finds() -> None:
+    graph = Graph.from_edges(
+        [0, 1, 2],
+        [1, 3, 3],
+        np.array([1_641_120_104, 794_826_936, 711_599_498], np.int32),
+        directed=False,
+    )
+    with sorted_rows_for_all(), gw.place(graph, "cpu") as placed:
+        found = gw.sssp(placed, 3)
+        assert found.statistics.solver == SOLVER
+        assert found.distance.tolist() == [2_435_947_040, 794_826_936, 711_599_498, 0]
+
+
 def test_few_arcs_are_looked_at() -> None:
     graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 64, seed=1)
     with sorted_rows_for_all(), gw.place(graph, "cpu") as placed:

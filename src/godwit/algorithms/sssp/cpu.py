@@ -527,7 +527,8 @@ def pull(rank: int, control: Any, search: Any) -> None:
                     pushes = True
                     continue
                 reached = length + arc.weight
-                if reached < best and _is_within(search, rank, reached):
+                is_less = reached < best or best == unreached
+                if is_less and _is_within(search, rank, reached):
                     best = VALUE(reached)
             looked += place - first
             if best < unreached:

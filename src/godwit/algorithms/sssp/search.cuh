@@ -661,8 +661,18 @@ __device__ __forceinline__ Stored doubled(Stored width) {
     return width > LARGEST / 2 ? LARGEST : width * 2;
 }
 
-// Raise the bound: a stage that looked at no arc is followed by one twice as wide.
+// A 32nd of a width.
+__device__ __forceinline__ Stored part_of(Stored width) {
+    if constexpr (is_float<Value>) return stored(static_cast<Value>(value_of(width) / 32));
+    return width >> 5;
+}
+
+// Raise the bound: a stage that looked at no arc is followed by one twice as wide. If it took more than four such
+// stages to find something, later ones begin wider, too: weights may differ by hundreds of doublings.
 __device__ __forceinline__ void next_stage(u64 *state) {
+    if (state[STAGE_ARCS])
+        state[FIRST_WIDTH] =
+            max(state[FIRST_WIDTH], static_cast<u64>(part_of(static_cast<Stored>(state[WIDTH]))));
     const Stored width = static_cast<Stored>(state[state[STAGE_ARCS] ? FIRST_WIDTH : WIDTH]);
     state[BEFORE] = state[NEAR];
     state[NEAR] = static_cast<u64>(raised(static_cast<Stored>(state[NEAR]), width));

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from architectures import each_architecture
 from emulated_grid import Machine, emulated_gpus
+from godwit.algorithms import bfs
 from godwit.algorithms.bfs import cuda as bfs_steps
 from godwit.algorithms.paths.verify import verify_bfs
 from godwit.errors import GraphTooLargeError, InputError
@@ -229,6 +230,63 @@ def test_a_long_search_is_not_tried_again(emulated: Machine) -> None:
         again = gw.bfs(placed, 0, gpu=SMALL).statistics
         assert "rows" not in again.seconds
         assert emulated.held_bytes(0) < held + 200_000, "the positions are still there"
+
+
+def test_what_has_not_gained_by_pulling_is_left_to_the_asynchronous_engine(
+    emulated: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bfs_steps, "DEEP_STEPS", 1000)
+    ring = gw.generators.watts_strogatz(400, neighbours=8, rewire=0.0, seed=1)
+    wide = gw.generators.rmat(9, 8, seed=1)
+    for graph, later in ((ring, "asynchronous"), (wide, "direction-optimizing")):
+        wanted = gw.bfs(graph, 0, devices="cpu").distance
+        with gw.place(graph, "cuda:0") as placed:
+            asked = gw.bfs(placed, 0, execution=STEP)  # of which nothing follows
+            for solver in ("direction-optimizing", later, later):
+                found = gw.bfs(placed, 0)
+                assert found.statistics.solver == solver
+                assert np.array_equal(found.distance, wanted)
+        assert np.array_equal(asked.distance, wanted)
+
+
+def test_stars_are_searched_in_supersteps(emulated: Machine) -> None:
+    """They have few arcs, but a hub."""
+    star, path = gw.generators.star(200), gw.generators.path(200)
+    for graph, solver in ((star, "direction-optimizing"), (path, "asynchronous")):
+        with gw.place(graph, "cuda:0") as placed:
+            found = gw.bfs(placed, 3)
+        assert found.statistics.solver == solver
+        assert np.array_equal(found.distance, gw.bfs(graph, 3, devices="cpu").distance)
+
+
+def test_of_several_gpus_one_searches_what_has_few_arcs_a_level(
+    emulated: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = gw.generators.rmat(9, 8, seed=1)
+    wanted = gw.bfs(graph, 5, devices="cpu")
+    devices = ("cuda:0", "cuda:1")
+
+    def check(placed: gw.PlacedGraph, searching: tuple[str, ...], **options: Any) -> None:
+        found = gw.bfs(placed, 5, **options)
+        assert found.statistics.solver == "direction-optimizing"
+        assert found.statistics.devices == searching
+        assert found.statistics.levels == wanted.statistics.levels
+        assert np.array_equal(found.distance, wanted.distance)
+
+    with gw.place(graph, devices) as placed:
+        for _ in range(3):
+            check(placed, devices[:1])
+        check(placed, devices, execution=STEP)
+        check(placed, devices[:1])
+    monkeypatch.setattr(bfs, "_LEVEL_ARCS", 1)
+    with gw.place(graph, devices) as placed:
+        check(placed, devices[:1])
+        check(placed, devices)
+    with gw.place(graph, devices, "contiguous") as placed:
+        check(placed, devices)
+    monkeypatch.setattr(bfs, "_ALL_ARCS", 1)
+    with gw.place(graph, devices) as placed:
+        check(placed, devices)
 
 
 def test_a_graph_that_is_too_large_for_supersteps() -> None:

@@ -267,7 +267,7 @@ def test_what_is_chosen() -> None:
     """Nothing needs to be asked for, and one GPU is no different."""
     graph = gw.generators.rmat(7, 4, seed=5)
     found = gw.bfs(graph, 0, devices=names_of(2))
-    assert found.statistics.solver == "asynchronous"
+    assert found.statistics.devices == ("cuda:0",)
     assert "exchange" not in found.statistics.seconds
     found = gw.bfs(graph, 0, devices="cuda:1", execution="bulk-synchronous")
     assert "exchange" not in found.statistics.seconds
@@ -284,13 +284,14 @@ def test_one_gpu_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = gw.generators.rmat(7, 16, seed=5)
     one: list[Any] = [
         gw.pagerank(graph),
+        gw.bfs(graph, 0),
         gw.bfs(graph, 0, execution="bulk-synchronous"),
         LEVELS.run(graph, [0]),
         gw.connected_components(graph),
     ]
     for found in one:
         assert found.statistics.devices == ("cuda:0",)
-    assert gw.bfs(graph, 0).statistics.devices == ("cuda:0", "cuda:1", "cuda:2")
+    assert gw.sssp(graph, 0).statistics.devices == ("cuda:0", "cuda:1", "cuda:2")
 
 
 @emulates

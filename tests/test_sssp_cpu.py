@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from godwit import Graph, config
 from godwit.algorithms import sssp as algorithm
-from godwit.algorithms.sssp import cpu, cpu_rows
+from godwit.algorithms.sssp import cpu, cpu_rows, stages
 from graphs import LENGTHS, WEIGHT_DTYPES, graphs, with_weights_of
 from references import as_list, dijkstra
 
@@ -26,9 +26,12 @@ def sorted_rows_for_all(**constants: Any) -> Iterator[None]:
     """Search all graphs with weights by sorted rows, however small, on three threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            algorithm, "_has_hubs", lambda graph: graph.is_weighted and graph.arc_count > 0
+            algorithm,
+            "_promises_few_arcs",
+            lambda graph, _: graph.is_weighted and graph.arc_count > 0,
         )
         patch.setattr(algorithm, "_ALONE_WORK", 0)
+        patch.setattr(stages, "gains", lambda *_: True)
         patch.setattr(cpu, "ARCS_PER_THREAD", 1)
         patch.setattr(config, "thread_count", lambda: 3)
         for name, value in constants.items():

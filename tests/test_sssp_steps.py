@@ -14,22 +14,29 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import Graph
 from godwit.algorithms import sssp as algorithm
-from godwit.algorithms.sssp import cuda
+from godwit.algorithms.sssp import cuda, stages
+from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
 from godwit.supersteps.placement import StepPlacement
 from godwit.worker import query
 from gpu_endpoints import needs_gpu, on_endpoints
 from graphs import LENGTHS, graphs, with_weights_of
 
 SOLVER = "direction-optimizing"
-_HAS_HUBS = algorithm._has_hubs
+_PROMISES, _GAINS = algorithm._promises_few_arcs, stages.gains
+
+
+def _choose_rows(patch: pytest.MonkeyPatch) -> None:
+    """Have all graphs with weights searched by sorted rows, again and again."""
+    patch.setattr(
+        algorithm, "_promises_few_arcs", lambda graph, _: graph.is_weighted and graph.arc_count > 0
+    )
+    patch.setattr(stages, "gains", lambda *_: True)
 
 
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[Machine]:
     with emulated_gpus(1, multiprocessors=2) as machine, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            algorithm, "_has_hubs", lambda graph: graph.is_weighted and graph.arc_count > 0
-        )
+        _choose_rows(patch)
         yield machine
 
 
@@ -64,9 +71,7 @@ ENDPOINTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def all_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        algorithm, "_has_hubs", lambda graph: graph.is_weighted and graph.arc_count > 0
-    )
+    _choose_rows(monkeypatch)
     monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 0)
 
 
@@ -199,8 +204,39 @@ def test_long_paths_are_left_to_the_asynchronous_engine(
             np.testing.assert_array_equal(found.distance, expected)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.usefixtures("all_search")
+def test_what_has_not_gained_is_left_to_the_asynchronous_engine(
+    several_gpus: Machine, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """And nothing of it stays in memory."""
+    monkeypatch.setattr(stages, "gains", _GAINS)
+    path = np.arange(60, 200)
+    ends = (
+        np.concatenate([np.zeros(60, np.int64), path[:-1]]),
+        np.concatenate([range(1, 61), path[1:]]),
+    )
+    deep = Graph.from_edges(*ends, directed=False).with_random_weights(1, 9, seed=1)
+    flat = gw.generators.rmat(9, 16, seed=1).with_random_weights(1, 9, seed=1)
+    for graph, later in ((deep, "asynchronous"), (flat, SOLVER)):
+        expected = gw.sssp(graph, 1, devices="cpu").distance
+        with gw.place(graph, [f"cuda:{device}" for device in range(count)]) as placed:
+            for solver in (SOLVER, later, later):
+                found = gw.sssp(placed, 1)
+                assert found.statistics.solver == solver
+                np.testing.assert_array_equal(found.distance, expected)
+            (steps,) = (one for one in placed._resources.values() if isinstance(one, StepPlacement))
+            kept = steps.kept(SortedRowArrays).targets["out"]
+            assert bool(kept) == (later == SOLVER)
+
+
+def _choose_as_usual(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(algorithm, "_promises_few_arcs", _PROMISES)
+    patch.setattr(stages, "gains", _GAINS)
+
+
 def test_it_is_chosen_for_graphs_with_hubs_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "_has_hubs", _HAS_HUBS)
+    _choose_as_usual(monkeypatch)
     skewed = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
     flat = gw.generators.grid(20, 20).with_random_weights(1, 9, seed=1)
     equal = skewed.with_weights(np.full(skewed.arc_count, 3))
@@ -211,6 +247,7 @@ def test_it_is_chosen_for_graphs_with_hubs_that_are_kept(monkeypatch: pytest.Mon
 
     with emulated_gpus(1):
         assert solver(skewed) == SOLVER
+        assert solver(gw.generators.star(500).with_random_weights(1, 9, seed=1)) == SOLVER
         assert solver(skewed, execution="asynchronous") == "asynchronous"
         assert solver(skewed, target=1) == "asynchronous"
         assert solver(flat) == solver(equal) == "asynchronous"
@@ -218,7 +255,7 @@ def test_it_is_chosen_for_graphs_with_hubs_that_are_kept(monkeypatch: pytest.Mon
 
 
 def test_of_several_gpus_one_searches_a_small_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "_has_hubs", _HAS_HUBS)
+    _choose_as_usual(monkeypatch)
     graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
     expected = gw.sssp(graph, 3, devices="cpu").distance
     devices = ["cuda:0", "cuda:1"]
@@ -237,7 +274,7 @@ def test_of_several_gpus_one_searches_a_small_graph(monkeypatch: pytest.MonkeyPa
 
 
 def test_gpus_that_are_no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "_has_hubs", _HAS_HUBS)
+    _choose_as_usual(monkeypatch)
     monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 0)
     graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 9, seed=1)
     expected = gw.sssp(graph, 3, devices="cpu").distance

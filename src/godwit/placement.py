@@ -36,6 +36,7 @@ class PlacedGraph:
     :ivar searches: number of searches on CPUs that in-arcs would have made faster, or have made
     :ivar suits_steps: False once supersteps turned out not to suit the graph
     :ivar given_up: algorithms that have another way than the one that turned out not to suit the graph
+    :ivar shared: algorithms of which searches by several GPUs turned out to be faster than by one
     :ivar slow: algorithms that cores have taken over from GPUs
     :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
@@ -61,6 +62,7 @@ class PlacedGraph:
         self.searches = 0
         self.suits_steps = True
         self.given_up: set[str] = set()
+        self.shared: set[str] = set()
         self.slow: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
         self._elsewhere: dict[str, PlacedGraph] = {}

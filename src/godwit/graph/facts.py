@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from godwit.graph.csr import Graph
 
 _SAMPLED_ARCS = 256
+_HUB_FACTOR = 16
 _SEARCHED_ARCS = 4096
 """Longest row in which the reverse of a sampled arc is searched for."""
 
@@ -178,6 +179,17 @@ def is_symmetric(graph: Graph, *, weighted: bool = False) -> bool:
         ("symmetric", weighted), lambda: _find_symmetric(graph, weighted)
     )
     return symmetric
+
+
+def has_hubs(graph: Graph) -> bool:
+    """Return True if a vertex has many times as many arcs as the mean. Found once a graph."""
+
+    def find() -> bool:
+        most = int(graph.out_degree().max(initial=0))
+        return 0 < _HUB_FACTOR * graph.arc_count <= most * graph.vertex_count
+
+    found: bool = graph.cached("has hubs", find)
+    return found
 
 
 def is_known_symmetric(graph: Graph, *, weighted: bool = False) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -589,6 +589,23 @@ def count_work(kept: KeptOutcomes, processed: int, arcs: int, statistics: RunSta
     statistics.arcs_relaxed = counts[:, arcs].astype(np.int64)
     statistics.rounds = outcomes["state"][:, STEP].astype(np.int64)
     return outcomes
+
+
+class Searched(NamedTuple):
+    """Outcome of a search.
+
+    :param values: the distances; None: it gave up
+    :param seconds: by phase
+    :param gains: searches of the graph in this way look at so few arcs that they are faster than others
+    :param looked: arcs that it looked at
+    :param supersteps: in which it did; of a search by levels, the levels
+    """
+
+    values: Any
+    seconds: dict[str, float]
+    gains: bool
+    looked: int
+    supersteps: int
 
 
 def state_words(state: Sequence[Any]) -> Array:

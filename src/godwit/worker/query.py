@@ -11,6 +11,7 @@ from godwit import config
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.depth import likely_levels
+from godwit.graph.facts import has_hubs
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.rows import Rows
 from godwit.placement import (
@@ -60,12 +61,11 @@ def _place_on_gpus(placed: PlacedGraph) -> GpuPlacement:
     return GpuPlacement(placed.context.devices, placed.layout.parts)
 
 
-_ARCS_OF_A_GPU = 1 << 27
-"""Arcs of each GPU from which on several search together faster than one alone (benchmarks/gpu_sssp.py)."""
-_ASYNCHRONOUS_ARCS = 1 << 28
-_ASYNCHRONOUS_DEGREE = 8
-"""Arcs of each GPU, and of each vertex, from which on the asynchronous engine is to gain by several: with a
-quarter as many, two GPUs took 1.4 times as long as one (benchmarks/RESULTS.md)."""
+_ARCS_OF_A_GPU = 100_000_000
+_ASYNCHRONOUS_ARCS = 1 << 26
+"""Arcs of each GPU from which on several search together faster than one alone: by rows sorted by weight,
+and, in graphs with hubs, by the asynchronous engine. Without hubs its searches took up to 1.5 times as
+long on two GPUs with 2²⁷ arcs each (benchmarks/choices.py)."""
 
 
 def suits_all_gpus(placed: PlacedGraph, arcs_of_a_gpu: int | None = None) -> bool:
@@ -87,16 +87,15 @@ def searched_on_gpus(placed: PlacedGraph, options: SolverOptions) -> PlacedGraph
     """Return the placed graph that the asynchronous engine searches: of several GPUs mostly on the first.
 
     On roads, meshes and small graphs a GPU alone is faster than several, which meet after little work. All
-    search if the user asked for a partition, for duplicates or for options of the engine, if each has much
-    work, or if the first one has no room for the graph. CPUs always search as placed.
+    search if the user asked for a partition, for duplicates or for options of the engine, if each has many
+    arcs of a graph with hubs, or if the first one has no room for the graph. CPUs always search as placed.
     """
     devices, graph = placed.context.devices, placed.graph
     if len(devices) == 1 or devices[0].kind != "cuda" or options.asks_for_kernels:
         return placed
     if placed.asked_partition is not None or placed.duplication is not None:
         return placed
-    is_wide = graph.arc_count >= _ASYNCHRONOUS_DEGREE * graph.vertex_count
-    if is_wide and suits_all_gpus(placed, _ASYNCHRONOUS_ARCS):
+    if suits_all_gpus(placed, _ASYNCHRONOUS_ARCS) and has_hubs(graph):
         return placed
     alone = placed.on_first()
     if alone is None:

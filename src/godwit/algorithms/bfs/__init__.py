@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.facts import in_arcs, is_known_symmetric, is_symmetric
+from godwit.graph.facts import has_hubs, in_arcs, is_known_symmetric, is_symmetric
 from godwit.graph.ids import Sources, Vertex
 from godwit.placement import (
     PartitionArgument,
@@ -51,8 +51,13 @@ from godwit.worker.query import (
     devices_for_one_query,
     on_gpus_unless_slow,
     searched_on_gpus,
+    suits_all_gpus,
 )
 from godwit.worker.solve import make_poll, solve
+
+if TYPE_CHECKING:
+    from godwit.supersteps.placement import StepPlacement
+    from godwit.supersteps.run import Searched
 
 
 def _one_more(value: Any) -> Any:
@@ -116,11 +121,27 @@ def _is_wide(graph: Graph) -> bool:
     return wide
 
 
+_LEVEL_ARCS = 3_000_000
+"""Arcs that are looked at in a level, on average, from which on several GPUs are faster than the first
+alone: with them a level takes some 15 µs longer (benchmarks/choices.py)."""
+_ALL_ARCS = 1 << 30
+"""Arcs of a graph that all GPUs search at once: to bring it to the first one takes long."""
+
+
+def _takes_all(placed: PlacedGraph, options: SolverOptions) -> bool:
+    """Return True if all GPUs of a graph search together; else the first one does so alone."""
+    count = len(placed.context.devices)
+    if count == 1 or options.asks_for_kernels:
+        return True
+    return suits_all_gpus(placed, 0 if "bfs" in placed.shared else _ALL_ARCS // count)
+
+
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
     """Return True if GPUs begin with the direction-optimizing search in supersteps.
 
-    By default graphs of low degree, such as roads, run asynchronously, and so do directed ones unless they
-    are kept on the GPUs: a pull needs their reverse, which takes longer to make than a search.
+    By default graphs of low degree without hubs, such as roads, run asynchronously, and so do graphs of
+    which a search in supersteps has looked at more arcs than there are. So do directed ones unless they are
+    kept on the GPUs: a pull needs their reverse, which takes longer to make than a search.
     """
     devices = placed.context.devices
     if devices[0].kind != "cuda" or options.execution == "asynchronous":
@@ -142,14 +163,16 @@ def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
             )
         return True
     graph = placed.graph
-    if not _is_wide(graph) or not placed.suits_steps:
+    if not placed.suits_steps or "bfs" in placed.given_up:
+        return False
+    if not _is_wide(graph) and not (placed.is_kept and has_hubs(graph)):
         return False
     if not (placed.is_kept or is_known_symmetric(graph)):
         return False
     if placed.duplication == "1-hop":  # in supersteps each GPU has room for all vertices
         return False
-    if not options.asks_for_kernels:
-        return placed.has_peers
+    if not options.asks_for_kernels:  # without peer access the first GPU searches alone
+        return placed.has_peers or placed.asked_partition is None
     if not _takes_any_solver(options):
         return False
     # Without peer access the solver with fewer meetings is faster.
@@ -194,28 +217,45 @@ def _in_supersteps(
     :param given_up: gets the seconds by phase of a search that gave up
     """
     may_give_up = not _asks_for_supersteps(options)
-    statistics = _statistics(placed)
-    devices = len(placed.context.devices)
+    takes_all = _takes_all(placed, options)
+    names = placed.context.device_names
+    statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")
+
+    def search(placement: StepPlacement) -> Searched:
+        found: Searched = _cuda().bfs_on_gpus(
+            placement, sources, target, cutoff, may_give_up=may_give_up,
+            location=options.location, statistics=statistics, gpu=options.gpu,
+            poll=make_poll(options),
+        )  # fmt: skip
+        return found
+
     try:
         with statistics.run() as run:
             positions = place_positions(
-                placed, lambda dtype: _cuda().kernel_source(dtype, options.gpu, devices)
+                placed,
+                lambda dtype: _cuda().kernel_source(dtype, options.gpu, len(statistics.devices)),
             )
-            distance, run.parts = _cuda().bfs_on_gpus(
-                positions, sources, target, cutoff, may_give_up=may_give_up,
-                location=options.location, statistics=statistics, gpu=options.gpu,
-                poll=make_poll(options),
-            )  # fmt: skip
+            found = None if takes_all else positions.run_on_first_with_room(search)
+            if found is None:
+                if may_give_up and not placed.has_peers:
+                    return None
+                statistics.begin_on(names)
+                found = search(positions)
+            run.parts = found.seconds
     except GraphTooLargeError:
         if not may_give_up:
             raise
         refuse_positions(placed)
         return None
-    if distance is None:
+    if found.values is None:
         given_up.update(statistics.seconds)
         refuse_positions(placed)
         return None
-    return _result(placed, sources, distance, statistics, options)
+    if may_give_up and not found.gains:
+        placed.given_up.add("bfs")
+    if found.looked >= _LEVEL_ARCS * max(1, found.supersteps):
+        placed.shared.add("bfs")
+    return _result(placed, sources, found.values, statistics, options)
 
 
 def _on_shared_memory(

@@ -210,6 +210,7 @@ __device__ __forceinline__ void grid_bfs(const Arguments &arguments) {
     auto next = [&](u32 phase, const Sums &sums, u64 *state) -> u32 {
         u32 kind = phase & ~ALONE;
         state[VISITED] += sums.counts[FOUND];
+        state[ALL_EXAMINED] += sums.counts[EXAMINED];
         state[HAS_MISSED] |= sums.counts[MISSED] != 0;
         if (HAS_PEERS && kind == BROADCAST) return PULL;
         if (kind == QUEUE || kind == QUEUE_AGAIN) {

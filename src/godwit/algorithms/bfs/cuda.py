@@ -25,6 +25,7 @@ from godwit.supersteps.run import (
     PEERS,
     ROWS,
     STAGE,
+    Searched,
     SearchSeeds,
     StepPlan,
     count_work,
@@ -40,6 +41,10 @@ UNREACHED = np.iinfo(np.int32).max
 
 DEEP_STEPS = 24
 """After this many levels a search gives up if it looks long and the caller has an alternative."""
+
+_MOST_LOOKED = 1.2
+"""A search that looks at so many times the arcs of the graph has gained nothing by pulling: the
+asynchronous engine, which does not meet at each level, is faster (benchmarks/choices.py)."""
 
 _COUNTERS_BYTES = 16
 _INDEX_BYTES = 4  # of a queue
@@ -86,8 +91,8 @@ class Word(IntEnum):
     (
         DEPTH, VISITED, FRONTIER, PARITY, QUEUED, REPLICATED, LIMIT, VERTICES, ARCS, TURN_DOWN,
         TURN_BACK, PULLED, DEEP_STEPS, IS_DEEP, LONG_ROWS, QUEUE_INDEX, HAS_MISSED, GROWTHS,
-        LISTING, HUBS,
-    ) = range(20)  # fmt: skip
+        LISTING, HUBS, ALL_EXAMINED,
+    ) = range(21)  # fmt: skip
 
 
 class Count(IntEnum):
@@ -145,7 +150,7 @@ def bfs_on_gpus(
     statistics: RunStatistics,
     gpu: GpuOptions,
     poll: ProgressPoll | None,
-) -> tuple[Any, dict[str, float]]:
+) -> Searched:
     """Return the depths of all vertices, and fill statistics with counts.
 
     :param sources: (s) vertices, ascending, each once
@@ -153,7 +158,7 @@ def bfs_on_gpus(
     :param cutoff: a depth: deeper vertices are not searched for
     :param may_give_up: the caller has an alternative for a graph with many levels
     :param location: of the depths
-    :returns: (n) int32, None if the search gave up; seconds by phase
+    :returns: (n) int32, None if the search gave up
     :raises GraphTooLargeError: need against free, or more vertices a device than the kernel counts
     """
     if placement.capacity >= 1 << 32:
@@ -176,13 +181,17 @@ def bfs_on_gpus(
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
         statistics.count_later(partial(_count, plan.kept_outcomes(), sum(plan.queue_rooms)))
-        if plan.last_state[Word.IS_DEEP]:
+        words = plan.last_state
+        depth = None
+        if words[Word.IS_DEEP]:
             depths.drop()  # the plan may not be asked again, and keeps it
-            return None, seconds
-        depth, seconds["gather"] = depths.gather()
-        if plan.alone is not None:
-            set_items(depth, plan.alone, 0)
-    return depth, seconds
+        else:
+            depth, seconds["gather"] = depths.gather()
+            if plan.alone is not None:
+                set_items(depth, plan.alone, 0)
+        looked, levels = words[Word.ALL_EXAMINED], words[Word.DEPTH]
+        gains = depth is not None and looked < _MOST_LOOKED * placement.graph.arc_count
+    return Searched(depth, seconds, gains, looked, levels)
 
 
 def _count(kept: KeptOutcomes, queue_room: int, statistics: RunStatistics) -> None:

@@ -58,13 +58,13 @@ def run_bfs(
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
     statistics = RunStatistics((graph.device,), "direction-optimizing")
     with statistics.phase("run"):
-        distance, seconds = bfs_on_gpus(
+        found = bfs_on_gpus(
             steps, sources, goal, limit, may_give_up=False, location=options.location,
             statistics=statistics, gpu=options.gpu, poll=make_poll(options),
         )  # fmt: skip
-    statistics.split_run(seconds)
+    statistics.split_run(found.seconds)
     graph.processes.report(statistics)
-    result = DistributedPathResult(graph, sources.tolist(), distance, statistics)
+    result = DistributedPathResult(graph, sources.tolist(), found.values, statistics)
     if predecessors:
         result.find_predecessors(graph, unit_lengths=True, poll=None)
     return result

@@ -36,8 +36,9 @@ enum BfsState : u32 {
     QUEUE_INDEX,  // index of the queue that holds the frontier
     HAS_MISSED,   // whether the frontier did not fit a queue
     GROWTHS,
-    LISTING,  // whether the pull queues what it reaches, as far as it fits
-    HUBS,     // in the frontier; not counted as long rows
+    LISTING,       // whether the pull queues what it reaches, as far as it fits
+    HUBS,          // in the frontier; not counted as long rows
+    ALL_EXAMINED,  // arcs looked at so far
 };
 
 // Sums over blocks and devices.

@@ -22,9 +22,11 @@ import numpy as np
 from godwit.algorithms.bfs import run_bfs
 from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.algorithms.paths.weights import check_weights, uses_weights
+from godwit.algorithms.sssp import stages
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
 from godwit.graph.csr import Graph
+from godwit.graph.facts import has_hubs
 from godwit.graph.ids import Sources, Vertex
 from godwit.placement import (
     PartitionArgument,
@@ -56,6 +58,7 @@ from godwit.worker.solve import make_poll, solve
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
+    from godwit.supersteps.run import Searched
 
 Found = TypeVar("Found")
 
@@ -200,10 +203,13 @@ def run_sssp(
 _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
 _CORE_NS = 60.0
 """Nanoseconds that a core takes for each arc of a graph (benchmarks/zoo.py)."""
-_WIDE_DEGREE = 4
 _FIRST_WEIGHTS = 4096
-_HUB_FACTOR = 16
-"""A graph has hubs if a vertex has this many times the mean number of arcs."""
+_DENSE_DEGREE = 24
+_DENSE_GPU_ARCS = 1 << 25
+"""Arcs of a vertex, and for GPUs of a graph, from which on shortest paths take so few arcs that sorted rows
+pay without hubs (benchmarks/choices.py)."""
+_THIN_DEGREE = 4
+"""Up to this mean degree cores do without sorted rows: hubs of stars and trees."""
 
 
 _ALONE_WORK = 100_000
@@ -274,18 +280,20 @@ def _looks_at_few_arcs(placed: PlacedGraph, options: SolverOptions) -> bool:
         if len(searches) < _SEARCHES_PER_SORT:
             searches.append(None)
             return False
-    return bool(graph.cached("has_hubs", lambda: _has_hubs(graph)))
+    on_gpus = devices[0].kind == "cuda"
+    return bool(graph.cached(("few arcs", on_gpus), lambda: _promises_few_arcs(graph, on_gpus)))
 
 
-def _has_hubs(graph: Graph) -> bool:
-    """Return True if a graph has weights that differ, and degrees that differ much."""
+def _promises_few_arcs(graph: Graph, on_gpus: bool) -> bool:
+    """Return True if weights differ, and a vertex has many more arcs than the mean, or all have many."""
     weights = graph.weights
-    if weights is None or graph.arc_count <= _WIDE_DEGREE * graph.vertex_count:
+    if weights is None or (not on_gpus and graph.arc_count <= _THIN_DEGREE * graph.vertex_count):
         return False
-    most = int(graph.out_degree().max(initial=0))
-    is_skewed = most * graph.vertex_count >= _HUB_FACTOR * graph.arc_count
-    differs = (part != weights[0] for part in (weights[:_FIRST_WEIGHTS], weights))
-    return is_skewed and any(bool(part.any()) for part in differs)
+    is_dense = graph.arc_count >= _DENSE_DEGREE * graph.vertex_count
+    if on_gpus and graph.arc_count < _DENSE_GPU_ARCS:
+        is_dense = False
+    differs = (part != weights[:1] for part in (weights[:_FIRST_WEIGHTS], weights))
+    return (is_dense or has_hubs(graph)) and any(bool(part.any()) for part in differs)
 
 
 def _on_cores(
@@ -317,6 +325,8 @@ def _on_cores(
         )
         if outcome.overflows:
             raise ValueOverflowError(f"a distance does not fit {program.dtype.name}")
+    if not stages.gains(placed.graph, outcome.looked):
+        placed.given_up.add("sssp")
     statistics.processed_items = np.array([outcome.processed], np.int64)
     statistics.arcs_relaxed = np.array([outcome.looked], np.int64)
     statistics.rounds = np.array([outcome.stages], np.int64)
@@ -354,23 +364,24 @@ def _in_supersteps(
     names = placed.context.device_names
     statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")
 
-    def search(placement: StepPlacement) -> tuple[Any, dict[str, float]]:
-        found: tuple[Any, dict[str, float]] = _cuda().search_on_gpus(
+    def search(placement: StepPlacement) -> Searched:
+        found: Searched = _cuda().search_on_gpus(
             placement, sources, program.dtype, cutoff, location=options.location,
             statistics=statistics, gpu=options.gpu, poll=make_poll(options),
         )  # fmt: skip
         return found
 
-    distance = None
+    found = None
     with suppress(GraphTooLargeError), statistics.run() as run:
-        outcome = search(steps) if takes_all else steps.run_on_first_with_room(search)
-        if outcome is not None:
-            distance, run.parts = outcome
-    if distance is None:
+        found = search(steps) if takes_all else steps.run_on_first_with_room(search)
+        if found is not None:
+            run.parts = found.seconds
+    if found is None or not found.gains:
         placed.given_up.add("sssp")
+    if found is None or found.values is None:
         return None
     return PathResult(
-        placed.graph, sources, distance, statistics, unit_lengths=False, location=options.location,
+        placed.graph, sources, found.values, statistics, unit_lengths=False, location=options.location,
         placed=placed,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.algorithms.sssp import stages
 from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
 from godwit.algorithms.sssp.stages import UNREACHED, first_width
 from godwit.arrays import ResultLocation, set_items
@@ -29,6 +30,7 @@ from godwit.supersteps.run import (
     STAGE,
     STEP,
     THREADS,
+    Searched,
     SearchSeeds,
     StepPlan,
     count_work,
@@ -87,8 +89,8 @@ class Word(IntEnum):
 
     (
         NEAR, BEFORE, WIDTH, FIRST_WIDTH, LIMIT, ARCS, SETTLED_ARCS, STAGE_ARCS, STAGE_LEFT, IS_FIRST,
-        PULLED, OVERFLOWS, DEEP_STEPS, GAVE_UP, VERTICES, TURN, IS_SENT,
-    ) = range(17)  # fmt: skip
+        PULLED, OVERFLOWS, DEEP_STEPS, GAVE_UP, VERTICES, TURN, IS_SENT, ALL_LOOKED,
+    ) = range(18)  # fmt: skip
 
 
 class Count(IntEnum):
@@ -144,6 +146,15 @@ class SsspArrays:
         self.left_rows = DeviceArray(placement)
         self.counters = DeviceArray(placement)
 
+    def release(self) -> None:
+        """Free all memory."""
+        self.cleared.clear()
+        for array in (
+            *self.known.values(), *self.sent, self.pending, self.open, self.cursors, self.left_rows,
+            self.counters,
+        ):  # fmt: skip
+            array.release()
+
     def note_overflow(self) -> None:
         """Take note that a distance has not fitted 32 bits."""
         self.has_overflowed = True
@@ -160,16 +171,17 @@ def search_on_gpus(
     statistics: RunStatistics,
     gpu: GpuOptions,
     poll: ProgressPoll | None,
-) -> tuple[Any, dict[str, float]]:
+) -> Searched:
     """Return the distances of all vertices, and fill statistics with counts.
 
     :param sources: (s) vertices, each once
     :param dtype: of the distances that the GPUs compute: int32 or int64 for integer weights, float64 for
         others
     :param limit: vertices beyond it are not reached
-    :param may_give_up: the caller has an alternative for a graph whose frontiers are narrow
+    :param may_give_up: the caller has an alternative for a graph whose frontiers are narrow, or of which
+        most arcs are looked at; sorted rows are freed then
     :returns: (n) int64 or float64, as of :func:`godwit.sssp`, None if the search gave up: few vertices at
-        a time are found along long paths; seconds by phase
+        a time are found along long paths
     :raises ValueOverflowError: a distance does not fit the dtype
     :raises GraphTooLargeError: need against free, or more vertices a device than the kernel counts
     """
@@ -193,15 +205,22 @@ def search_on_gpus(
         statistics.count_later(
             partial(count_work, plan.kept_outcomes(), Count.PROCESSED, Count.LOOKED)
         )
+        looked, supersteps = words[Word.ALL_LOOKED], words[STEP]
+        distance = None
         if words[Word.OVERFLOWS] or words[Word.GAVE_UP]:
             distances.drop()  # the plan may not be asked again, and keeps it
             if words[Word.OVERFLOWS]:
                 raise ValueOverflowError(f"a distance does not fit {plan.dtype_name}")
-            return None, seconds
-        distance, seconds["gather"] = distances.gather()
-        if plan.alone is not None:
-            set_items(distance, plan.alone, 0)
-    return distance, seconds
+        else:
+            distance, seconds["gather"] = distances.gather()
+            if plan.alone is not None:
+                set_items(distance, plan.alone, 0)
+        gains = distance is not None and stages.gains(placement.graph, looked, supersteps)
+        if may_give_up and not gains:
+            placement.drop_plan(key)
+            plan.arrays.release()
+            placement.kept(SortedRowArrays).release()
+    return Searched(distance, seconds, gains, looked, supersteps)
 
 
 class _SsspPlan(StepPlan[StepPlacement]):

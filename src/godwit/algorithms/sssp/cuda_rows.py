@@ -75,6 +75,12 @@ class SortedRowArrays:
             for part, rows in zip(placement.parts, all_rows, strict=True)
         ]
 
+    def release(self) -> None:
+        """Free the memory; the rows are made anew when they are needed."""
+        for arrays in (self.targets, self.weights):
+            for array in arrays.values():
+                array.release()
+
     def _sort(self, part: StepPart, rows: StepRows, targets: Buffer, weights: Buffer) -> None:
         assert rows.weights is not None
         id_bytes, weight_bytes = self._placement.id_dtype.itemsize, _weight_dtype(rows).itemsize

@@ -6,8 +6,6 @@ on several: here they are searched in supersteps as well, however many these are
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from godwit.algorithms.bfs.distributed_gpus import run_bfs
@@ -24,6 +22,7 @@ from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options, refuse
 from godwit.runtime.statistics import RunStatistics
+from godwit.supersteps.run import Searched
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.program import VertexProgram
 from godwit.worker.solve import make_poll
@@ -78,7 +77,7 @@ def _run(
     dtypes = DistanceDtypes.of(plain, cutoff, has_overflowed=arrays.has_overflowed)
     statistics = RunStatistics((graph.device,), "direction-optimizing")
 
-    def search(program: VertexProgram) -> tuple[Any, dict[str, float]]:
+    def search(program: VertexProgram) -> Searched:
         return search_on_gpus(
             steps, sources, program.dtype, dtypes.cutoff, may_give_up=False,
             location=options.location, statistics=statistics, gpu=options.gpu, poll=make_poll(options),
@@ -86,7 +85,7 @@ def _run(
 
     try:
         with statistics.phase("run"):
-            distance, seconds = dtypes.run(search, arrays.note_overflow)
+            found = dtypes.run(search, arrays.note_overflow)
     except ValueOverflowError as error:
         if dtypes.wide is not SATURATING:
             raise
@@ -94,7 +93,8 @@ def _run(
             f"with weights up to {largest}, a sum of weights reaches 2^63 - 2 or more, beyond the range of "
             "int64 distances; give the weights as float64, or a cutoff"
         ) from error
-    statistics.split_run(seconds)
+    statistics.split_run(found.seconds)
+    distance = found.values
     if goal is not None:
         distance = _up_to(graph, distance, goal)
     graph.processes.report(statistics)

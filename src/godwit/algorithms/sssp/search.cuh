@@ -65,7 +65,8 @@ enum SsspState : u32 {
     GAVE_UP,
     VERTICES,
     TURN,  // pull when the in-arcs left are at most this multiple of a stage's arcs; bits of a double
-    IS_SENT,  // the last superstep that pushed sent something to another device
+    IS_SENT,     // the last superstep that pushed sent something to another device
+    ALL_LOOKED,  // arcs looked at so far
 };
 
 enum SsspCount : u32 { PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVERFLOWED, SENT };
@@ -695,6 +696,7 @@ __device__ __forceinline__ u32 sssp_next(u32 phase, const Sums &sums, u64 *state
     if (phase == BEGIN) return found ? PUSH : STOP;
     if (phase == BROADCAST) return PULL;
     state[STAGE_ARCS] += sums.counts[LOOKED];
+    state[ALL_LOOKED] += sums.counts[LOOKED];
     state[STAGE_LEFT] += sums.counts[BEYOND];
     state[SETTLED_ARCS] += sums.counts[NEWLY_SETTLED_ARCS];
     state[IS_FIRST] = 0;

@@ -1,4 +1,4 @@
-"""First width of a stage, and distances of unreached vertices: the same for searches on CPUs and GPUs."""
+"""What searches by sorted rows on CPUs and GPUs share: the first width of a stage, and if they gain."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ UNREACHED: dict[str, Any] = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float64": 
 """Distances of vertices that were not reached, by dtype."""
 
 _SAMPLE = 4096
+_SUPERSTEPS = 100
+"""So many supersteps of GPUs take as long as the asynchronous engine takes for all arcs of a graph with
+hubs, or of another large one (benchmarks/choices.py)."""
+
+
+def gains(graph: Graph, looked: int, supersteps: int = 0) -> bool:
+    """Return True if a search was faster than others, as it has looked at few arcs in few supersteps.
+
+    :param looked: arcs that it looked at
+    :param supersteps: of GPUs
+    """
+    return looked + supersteps * graph.arc_count // _SUPERSTEPS < graph.arc_count
 
 
 def first_width(graph: Graph, active: int, dtype: np.dtype[Any]) -> Any:

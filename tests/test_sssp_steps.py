@@ -211,10 +211,11 @@ def test_what_has_not_gained_is_left_to_the_asynchronous_engine(
 ) -> None:
     """And nothing of it stays in memory."""
     monkeypatch.setattr(stages, "gains", _GAINS)
-    path = np.arange(60, 200)
+    monkeypatch.setattr(cuda, "DEEP_STEPS", 1 << 20)
+    path = np.arange(40, 400)  # hubs have few of all arcs
     ends = (
-        np.concatenate([np.zeros(60, np.int64), path[:-1]]),
-        np.concatenate([range(1, 61), path[1:]]),
+        np.concatenate([np.zeros(40, np.int64), path[:-1]]),
+        np.concatenate([range(1, 41), path[1:]]),
     )
     deep = Graph.from_edges(*ends, directed=False).with_random_weights(1, 9, seed=1)
     flat = gw.generators.rmat(9, 16, seed=1).with_random_weights(1, 9, seed=1)

@@ -182,13 +182,22 @@ def is_symmetric(graph: Graph, *, weighted: bool = False) -> bool:
 
 
 def has_hubs(graph: Graph) -> bool:
-    """Return True if a vertex has many times as many arcs as the mean. Found once a graph."""
+    """Return True if a vertex has many times as many arcs as the mean."""
+    return hub_share(graph) > 0
 
-    def find() -> bool:
-        most = int(graph.out_degree().max(initial=0))
-        return 0 < _HUB_FACTOR * graph.arc_count <= most * graph.vertex_count
 
-    found: bool = graph.cached("has hubs", find)
+def hub_share(graph: Graph) -> float:
+    """Return the share of the arcs that leave vertices with many times as many arcs as the mean.
+
+    Found once a graph.
+    """
+
+    def find() -> float:
+        degree, arcs = graph.out_degree(), graph.arc_count
+        least = _HUB_FACTOR * arcs / max(1, graph.vertex_count)
+        return float(degree[degree >= least].sum()) / arcs if arcs else 0.0
+
+    found: float = graph.cached("hub share", find)
     return found
 
 

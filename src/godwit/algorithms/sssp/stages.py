@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from godwit.graph.csr import Graph
+from godwit.graph.facts import hub_share
 
 UNREACHED: dict[str, Any] = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float64": np.inf}
 """Distances of vertices that were not reached, by dtype."""
@@ -17,12 +18,21 @@ _SUPERSTEPS = 100
 hubs, or of another large one (benchmarks/choices.py)."""
 
 
-def gains(graph: Graph, looked: int, supersteps: int = 0) -> bool:
+_MOST_SHARE = 0.1
+"""The asynchronous engine, whose blocks wait for each other at hubs, is slower if these have more of the
+arcs, whatever a search by sorted rows has looked at."""
+
+
+def gains(graph: Graph, looked: int, supersteps: int | None = None) -> bool:
     """Return True if a search was faster than others, as it has looked at few arcs in few supersteps.
 
     :param looked: arcs that it looked at
-    :param supersteps: of GPUs
+    :param supersteps: of GPUs; None: cores have searched
     """
+    if supersteps is None:
+        return looked < graph.arc_count
+    if hub_share(graph) > _MOST_SHARE:
+        return True
     return looked + supersteps * graph.arc_count // _SUPERSTEPS < graph.arc_count
 
 

@@ -656,6 +656,7 @@ class TestDataframes:
             pl.DataFrame(columns, schema_overrides={"src": pl.Categorical}),
             arrow.to_batches()[0],
             pa.RecordBatchReader.from_batches(arrow.schema, arrow.to_batches()),
+            columns,
         ):
             assert identified(Graph.from_table(table)) == wanted
 
@@ -685,10 +686,20 @@ class TestDataframes:
         counted = Graph.from_table(table, relabel=False)
         assert (counted.vertex_count, counted.ids.own) == (8, False)
 
-    @pytest.mark.parametrize("table", [5, "edges.csv", None, [[0, 1]], {"a": [0], "b": [1]}])
+    @pytest.mark.parametrize("table", [5, "edges.csv", None, [[0, 1]]])
     def test_what_is_no_table(self, table: Any) -> None:
         with pytest.raises(InputError, match="table must be of"):
             Graph.from_table(table)
+
+    def test_what_is_no_table_yet(self) -> None:
+        lazy = pytest.importorskip("polars").LazyFrame({"a": [0], "b": [1]})
+        with pytest.raises(InputError, match=r"pass table\.collect\(\)"):
+            Graph.from_table(lazy)
+
+    @pytest.mark.parametrize("columns", [{}, {"a": [0]}, {"a": [0, 1], "b": [1]}, {"a": 0, "b": 1}])
+    def test_dictionaries_that_are_no_tables(self, columns: dict[str, Any]) -> None:
+        with pytest.raises(InputError):
+            Graph.from_table(columns)
 
     def test_missing_values_of_pandas(self) -> None:
         import pandas as pd

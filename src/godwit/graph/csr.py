@@ -351,7 +351,7 @@ class Graph(NamesItsAttributes, metaclass=NamesItsMethods):
         relabel: bool | None = None,
     ) -> Graph:
         """Return the graph of a table with a row per arc: of pandas, Polars, Arrow or any library whose
-        tables have ``__arrow_c_stream__`` or ``__dataframe__``.
+        tables have ``__arrow_c_stream__`` or ``__dataframe__``, or a dictionary of columns.
 
         Ids are names, integers or texts: the vertices are those that occur, by ascending id, and functions
         take and give them by id (:attr:`ids`). Parallel arcs and self-loops are kept. Further columns

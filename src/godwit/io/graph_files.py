@@ -25,6 +25,7 @@ from godwit.graph.arcs import ArcList, Progress, ReadOptions
 from godwit.graph.csr import Graph, assemble
 from godwit.graph.ids import MAXIMAL_ID_BASE
 from godwit.io.compression import compressed
+from godwit.io.foreign import refuse_foreign
 from godwit.io.format import COMPRESSION_SUFFIXES, Format, Head, without_compression
 from godwit.io.format_names import FORMATS
 from godwit.io.source import open_source
@@ -248,8 +249,7 @@ def recognize(head: Head, options: ReadOptions) -> Format:
             return 1
         return 2 if head.stem.endswith(FORMATS[name].endings) else 3
 
-    if head.content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise FormatError(head.path, "this is text in UTF-16: save it as UTF-8")
+    refuse_foreign(head)
     for candidate in map(format_named, sorted(FORMATS, key=rank)):
         if candidate.name == "edge-list" and options.columns is not None and head.lines:
             return format_named("csv")  # only the user knows that the first line names columns
@@ -258,12 +258,6 @@ def recognize(head: Head, options: ReadOptions) -> Format:
             return candidate
     _check_header(head)
     problem = f"unknown format; known are {', '.join(FORMATS)} (format=, command line: --format)"
-    if head.content.startswith(b"\x93NUMPY"):
-        raise FormatError(
-            head.path,
-            "this is an array of NumPy's, not a graph: godwit.connected_components_of_edges "
-            "takes edges from files called .npy, godwit.Graph.from_edges makes a graph of its columns",
-        )
     if not head.is_text:
         raise FormatError(
             head.path,

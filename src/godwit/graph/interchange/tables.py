@@ -7,7 +7,7 @@ or by the dataframe interchange protocol (``__dataframe__``), which import no ot
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -295,7 +295,7 @@ def _arrow_table(table: Any) -> Any:
     try:
         if isinstance(table, pa.Table):
             return table
-        if hasattr(table, "__arrow_c_stream__") or isinstance(table, pa.RecordBatch):
+        if hasattr(table, "__arrow_c_stream__") or isinstance(table, pa.RecordBatch | Mapping):
             return pa.table(table)
         if type(table).__module__.split(".")[0] == "pandas":
             return pa.Table.from_pandas(table)
@@ -315,7 +315,10 @@ def _arrow_table(table: Any) -> Any:
 
 
 def _not_a_table(table: Any) -> InputError:
+    if type(table).__name__ == "LazyFrame":
+        return InputError("table is a LazyFrame of Polars: pass table.collect()")
     return InputError(
         "table must be of pandas, Polars, Arrow or another library whose tables have "
-        f"__arrow_c_stream__ or __dataframe__, got {shown(table)}"
+        "__arrow_c_stream__ or __dataframe__, or a dictionary of columns, such as {'source': [0], "
+        f"'target': [1]}}; got {shown(table)}"
     )

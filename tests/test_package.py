@@ -100,6 +100,21 @@ def test_importing_is_light() -> None:
     assert found.stdout.strip() == "[]"
 
 
+def test_reading_and_searching_named_vertices_imports_no_library_of_tables(tmp_path: Path) -> None:
+    (tmp_path / "roads.csv").write_text("from,to,km\nUlm,Bonn,5\nBonn,Jena,2.5\n")
+    program = (
+        "import sys, godwit as gw; graph = gw.read('roads.csv', columns=['from', 'to', 'km']);"
+        "distances = gw.sssp(graph, 'Ulm').to_dict(); assert distances['Jena'] == 7.5;"
+        "gw.read('ids.txt').ids[0]; gw.write(graph, 'copy.parquet'); gw.read('copy.parquet');"
+        "print(sorted({'pandas', 'polars'} & set(sys.modules)))"
+    )
+    (tmp_path / "ids.txt").write_text(f"5 {10**15}\n7 5\n")
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert found.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize(
     "module", [gw, *_FUNCTIONS, context, spec], ids=lambda module: module.__name__
 )

@@ -29,6 +29,42 @@ MASKED = "a masked array would lose its mask; array.compressed() has what is val
 _CUPY_ADVICE = 'pip install ".[cuda]" (".[cuda12]" where the driver knows CUDA 12 only)'
 
 
+def arrow_array(values: Array) -> Any:
+    """Return numbers as an Arrow array, which shares their memory.
+
+    So does ``pyarrow.array``, which imports pandas first, where it is installed: that takes 0.2 s.
+    """
+    import pyarrow as pa
+
+    contiguous = np.ascontiguousarray(values)
+    buffers = [None, pa.py_buffer(contiguous)]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def arrow_text(text: str) -> Any:
+    """Return a text as an Arrow scalar, of type large_string; without importing pandas."""
+    import pyarrow as pa
+
+    encoded = text.encode()
+    ends = np.array([0, len(encoded)], np.int64)
+    return pa.LargeStringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(encoded))[0]
+
+
+def numpy_array(column: Any) -> Array:
+    """Return an Arrow array of numbers as a read-only NumPy array, which shares its memory.
+
+    So does ``to_numpy``, which imports pandas as ``pyarrow.array`` does; it converts what has nulls.
+    """
+    import pyarrow as pa
+
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if column.null_count or not is_number or len(column) == 0:
+        converted: Array = column.to_numpy(zero_copy_only=False)
+        return converted
+    dtype = np.dtype(column.type.to_pandas_dtype())
+    return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
+
+
 def host_array(values: Any) -> Array:
     """Return the values as a NumPy array, shared where the host can read them.
 

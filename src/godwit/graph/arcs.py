@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from godwit import config
+from godwit.arrays import arrow_array, numpy_array
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import FormatError, InputError
 from godwit.graph.ids import VertexIds
@@ -168,9 +169,7 @@ class IdTable:
         self.ids = VertexIds.ascending(ascending)
         self._set: Any = None
         if not self.ids.is_range:
-            import pyarrow as pa
-
-            self._set = pa.array(ascending)
+            self._set = arrow_array(ascending)
 
     def vertices(self, ids: Array) -> Array:
         """Return the vertices with these ids; -1 where an id is not listed."""
@@ -179,11 +178,10 @@ class IdTable:
             vertices = ids - (self.ids[0] if len(self.ids) else 0)
             vertices[(vertices < 0) | (vertices >= len(self.ids))] = -1
             return vertices.astype(dtype)
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        indices = pc.index_in(pa.array(ids), value_set=self._set)
-        return indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(dtype, copy=False)  # type: ignore[no-any-return]
+        indices = pc.index_in(arrow_array(ids), value_set=self._set)
+        return numpy_array(indices.fill_null(-1)).astype(dtype, copy=False)
 
 
 class OccurringIds:
@@ -285,13 +283,13 @@ def relabelled(
                 yield list(pool.map(pc.dictionary_encode, columns)), block.weights
 
     held = list(encode()) if arcs.one_block else None
-    distinct: Any = pa.array([], pa.int64())
+    distinct: Any = pa.nulls(0, pa.int64())
     for distinct in _distinct(columns for columns, _ in (encode() if held is None else held)):
         if not (options.text_ids or pa.types.is_integer(distinct.type)):
             as_numbers(distinct)  # texts are refused before they are many
     numbers = as_numbers(distinct)
     if numbers is not None:
-        stored = np.sort(pc.unique(numbers).to_numpy(zero_copy_only=False))
+        stored = np.sort(numpy_array(pc.unique(numbers)))
         ids = VertexIds.ascending(stored)
     else:
         distinct = distinct.take(pc.sort_indices(distinct))
@@ -299,11 +297,11 @@ def relabelled(
 
     def vertices(column: Any) -> Array:
         if numbers is not None:
-            positions = _search_sorted(stored, column.dictionary.cast(pa.int64()).to_numpy())
+            positions = _search_sorted(stored, numpy_array(column.dictionary.cast(pa.int64())))
         else:
             indices = pc.index_in(column.dictionary, value_set=distinct)
-            positions = indices.to_numpy(zero_copy_only=False)
-        vertices: Array = positions[column.indices.to_numpy()]
+            positions = numpy_array(indices)
+        vertices: Array = positions[numpy_array(column.indices)]
         return vertices
 
     def blocks() -> Iterable[Block]:
@@ -365,6 +363,4 @@ def _unweighted(arcs: Arcs) -> Arcs:
 
 
 def _arrow(ids: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.array(ids.astype(np.int64)) if isinstance(ids, np.ndarray) else ids
+    return arrow_array(ids.astype(np.int64)) if isinstance(ids, np.ndarray) else ids

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from godwit.arrays import host_array
+from godwit.arrays import arrow_array, arrow_text, host_array
 from godwit.dtypes import (
     Array,
     as_array,
@@ -210,7 +210,7 @@ class VertexIds:
         if self._stored is None:
             return (several.astype(np.int64) + self._first).tolist()  # type: ignore[no-any-return]
         if self._kind == "text":
-            return self._stored.take(_arrow(several)).to_pylist()  # type: ignore[no-any-return]
+            return self._stored.take(arrow_array(several)).to_pylist()  # type: ignore[no-any-return]
         return self._stored[several].tolist()  # type: ignore[no-any-return]
 
     @property
@@ -238,7 +238,7 @@ class VertexIds:
                     "apart; drop them with graph.with_ids(0)"
                 )
             return pa.array(texts, pa.large_string())
-        return _arrow(self.stored)
+        return arrow_array(self.stored)
 
     def position(self, id: Any, what: str = "vertex") -> int:
         """Return the position of the vertex with an id.
@@ -413,7 +413,7 @@ class VertexIds:
     def take(self, vertices: Array) -> VertexIds:
         """Return the ids of some vertices, in the order given; positions become ids."""
         if self._kind == "text":
-            return VertexIds.trusted("text", self._stored.take(_arrow(vertices)))
+            return VertexIds.trusted("text", self._stored.take(arrow_array(vertices)))
         if self._kind == "object":
             return VertexIds.trusted("object", self._stored[vertices])
         if self._held is not None:
@@ -544,13 +544,12 @@ class VertexIds:
         return positions
 
     def _find_text(self, id: Any) -> int | None:
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         text = _as_text(id)
         if text is None:
             return None
-        at = int(pc.index(self._stored, pa.scalar(text, pa.large_string())).as_py())
+        at = int(pc.index(self._stored, arrow_text(text)).as_py())
         return None if at < 0 else at
 
     def __eq__(self, other: object) -> bool:
@@ -691,17 +690,11 @@ def _check_distinct(kind: Kind, stored: Any) -> None:
         return
     import pyarrow.compute as pc
 
-    values = stored if kind == "text" else _arrow(stored)
+    values = stored if kind == "text" else arrow_array(stored)
     counts = pc.value_counts(values)
     if len(counts) < len(stored):
         again = next(entry["values"].as_py() for entry in counts if entry["counts"].as_py() > 1)
         raise InputError(f"ids must be distinct, and {shown(again)} occurs twice")
-
-
-def _arrow(array: Array) -> Any:
-    import pyarrow as pa
-
-    return pa.array(array)
 
 
 Vertex = Any

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from godwit.arrays import arrow_array, numpy_array
 from godwit.dtypes import Array, as_weights
 from godwit.errors import InputError, shown
 from godwit.graph.arcs import ArcList, Arcs, Block, OccurringIds, ReadOptions, relabelled
@@ -351,7 +352,7 @@ def _ids(column: Any, texts: bool) -> Any:
     if texts:
         return _combined(column.cast(pa.large_string()))
     narrow = column.type == pa.int32()
-    return _combined(column.cast(pa.int32() if narrow else pa.int64())).to_numpy()
+    return numpy_array(_combined(column.cast(pa.int32() if narrow else pa.int64())))
 
 
 def _weights(column: Any) -> Array:
@@ -359,7 +360,7 @@ def _weights(column: Any) -> Array:
 
     if pa.types.is_null(column.type):  # there is no row
         column = column.cast(pa.int32())
-    weights = as_weights(column.to_numpy(), len(column))
+    weights = as_weights(numpy_array(_combined(column)), len(column))
     assert weights is not None
     return weights
 
@@ -371,7 +372,7 @@ def _combined(column: Any) -> Any:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def schema_of(rows: Rows, ids: VertexIds, directed: bool, *, in_file: bool = False) -> Any:
@@ -416,16 +417,14 @@ def row_tables(
         begin = end
         columns = [_named(names, tails), _named(names, heads)]
         if table_weights is not None:
-            columns.append(pa.array(table_weights))
+            columns.append(arrow_array(table_weights))
         yield pa.table(columns, schema)
 
 
 def _named(ids: VertexIds, vertices: Array) -> Any:
     """Return the ids of vertices as an Arrow array."""
-    import pyarrow as pa
-
     if ids.is_range:
-        return pa.array(vertices.astype(np.int64) + ids[0])
+        return arrow_array(vertices.astype(np.int64) + ids[0])
     return ids.take(vertices).to_arrow()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-HANG_S = 1800.0
+HANG_S = 900.0
 """Seconds that nothing takes which ends, even on cores that ten others use: a longer wait is a hang."""
 
 

@@ -18,7 +18,7 @@ from godwit import config
 from godwit.arrays import ResultLocation
 from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
-from godwit.graph.partition import partition
+from godwit.graph.partition import partition, positions
 from godwit.graph.partition.positions import CLASS_DEGREES, LINE, number_vertices
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import cubin
@@ -104,6 +104,11 @@ def _class_of(in_degree: int, out_degree: int) -> int:
 
 
 class TestNumbering:
+    @pytest.fixture(autouse=True, params=["NumPy", "compiled code"])
+    def number_by(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+        if request.param == "compiled code":  # which large graphs have
+            monkeypatch.setattr(positions, "SMALL_VERTICES", -1)
+
     @pytest.mark.parametrize("parts", [1, 2, 3])
     @each_graph
     def test_of_the_zoo(self, name: str, parts: int) -> None:

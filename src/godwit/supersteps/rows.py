@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from time import perf_counter
@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
+from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.graph.cuda.builder import c_id, c_word, kernel_source, spare_bytes
 from godwit.graph.facts import in_offsets
 from godwit.graph.partition.positions import arcs_per_part
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.gpu_arrays import sort_keys
+from godwit.runtime.cuda.libraries import cupy
 from godwit.runtime.cuda.memory import Buffer, HeldArray
 from godwit.runtime.cuda.transfer.copies import upload
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -243,11 +244,15 @@ class RowBuilder:
         :raises GraphTooLargeError: a device has too little free memory; nothing has been allocated
         """
         self._require_room()
+        sorts = self.targets in self.missing and not self.ordered
+        if sorts:
+            with suppress(DeviceError):  # of sorting; now, while kernels are being compiled
+                cupy()
         try:
             if self.offsets in self.missing:
                 self._sum_lengths()
             self._place_arcs()
-            if self.targets in self.missing and not self.ordered:
+            if sorts:
                 begin = perf_counter()
                 self._sort()
                 self.placement.add_seconds("sort", begin)

@@ -7,7 +7,7 @@ within a class the degree descends, and ids ascend where degrees are equal. Wher
 order of ids is kept within a class instead, because neighbours have close ids there.
 
 Method: a stable counting sort by (part, class and degree), with counters for each thread; the few
-vertices of the highest class are sorted by degree afterwards.
+vertices of the highest class are sorted by degree afterwards. NumPy numbers the vertices of small graphs.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ _STARTS_BY_DEGREE = np.array(
     [0, *(_HIGHEST + 1 - most for most in CLASS_DEGREES[:-1]), _HIGHEST + 2, _BUCKETS_BY_DEGREE]
 )
 
+SMALL_VERTICES = 1 << 20
+"""Up to this number of vertices, NumPy numbers them: compiling code for it takes longer."""
+
 _SAMPLED_ARCS = 1 << 16
 _NEAR_SHARE = 0.9
 """The share of arcs within ranges of ids from which on parts are ranges. Meshes and geometric graphs have
@@ -75,10 +78,12 @@ class Positions:
     @cached_property
     def vertex(self) -> Array:
         """(count) ids: the vertex of each position, -1 where there is none."""
+        n = len(self.position)
         vertex = np.full(self.count, -1, self.position.dtype)
-        if len(self.position):
-            threads = thread_count_for(len(self.position))
-            run_team(_invert, self.position, vertex, threads=threads)
+        if n <= SMALL_VERTICES:
+            vertex[self.position] = np.arange(n, dtype=vertex.dtype)
+        else:
+            run_team(_invert, self.position, vertex, threads=thread_count_for(n))
         return frozen(vertex)
 
     def vertices(self, part: int) -> Array:
@@ -115,10 +120,13 @@ def number_vertices(
     owned = classes[:, -1].astype(np.int64)
     capacity = max(1, -(-int(owned.max(initial=0)) // LINE)) * LINE
     position = np.empty(n, id_dtype_for(parts * capacity, id_dtype))
-    if n:
-        threads = thread_count_for(n)
+    if n <= SMALL_VERTICES:
+        number = np.arange(n)
+        part = number % step if step > 1 else np.repeat(np.arange(groups), np.diff([*first, n]))
+        position[order] = part * capacity + (number // step if step > 1 else number - first[part])
+    else:
         arguments = (order, frozen(first.astype(np.int64)), step, capacity, position)
-        run_team(_assign_positions, *arguments, threads=threads)
+        run_team(_assign_positions, *arguments, threads=thread_count_for(n))
     classes = classes.astype(np.int64)
     stays_near = by_degree and owner is not None and partition is None
     return Positions(
@@ -143,6 +151,10 @@ def arcs_per_part(offsets: Array, positions: Positions) -> Array:
     parts, vertices = len(positions.owned), len(positions.position)
     if parts == 1 or vertices == 0:
         return np.array([offsets[-1]] + [0] * (parts - 1), np.int64)
+    if vertices <= SMALL_VERTICES:
+        arcs = np.zeros(parts, np.int64)
+        np.add.at(arcs, positions.position // positions.capacity, np.diff(offsets))
+        return arcs
     threads = thread_count_for(vertices)
     counts = np.zeros((threads, parts), np.int64)
     arguments = (offsets, positions.position, positions.capacity, counts)
@@ -169,9 +181,15 @@ class _RowLengths:
 
     def are_short(self) -> bool:
         """Return True if most rows are short and have most arcs; isolated vertices do not count."""
-        counts = np.zeros((self.threads, 3), np.int64)
-        run_team(_count_short, self.offsets, self.others, counts, threads=self.threads)
-        linked, short, arcs = (int(count) for count in counts.sum(axis=0))
+        if self.are_few:
+            lengths, is_linked = self._lengths()
+            is_short = is_linked & (lengths <= _LONGEST_SHORT_ROW)
+            linked, short = int(is_linked.sum()), int(is_short.sum())
+            arcs = int(lengths[is_short].sum())
+        else:
+            counts = np.zeros((self.threads, 3), np.int64)
+            run_team(_count_short, self.offsets, self.others, counts, threads=self.threads)
+            linked, short, arcs = (int(count) for count in counts.sum(axis=0))
         return short >= _SHORT_SHARE * linked and 2 * arcs >= int(self.offsets[-1])
 
     def sorted(
@@ -183,20 +201,45 @@ class _RowLengths:
         :param keys: number of buckets of a group
         :returns: (n) int64, and (groups * keys + 1) int64
         """
-        counters = np.zeros((self.threads, groups * keys), np.int64)
-        order = np.empty(len(self.offsets) - 1, np.int64)
         firsts = np.zeros(groups * keys + 1, np.int64)
-        given = frozen(np.empty(0, np.int32) if owner is None else owner)
-        run_team(
-            _sort_by_counting, self.offsets, self.others, given, by_degree, keys, counters, firsts,
-            order, threads=self.threads,
-        )  # fmt: skip
+        if self.are_few:
+            key = self._buckets(by_degree) + (0 if owner is None else owner * np.int64(keys))
+            # NumPy's stable sort of 16 bits is a radix sort.
+            order = np.argsort(key.astype(np.min_scalar_type(groups * keys)), kind="stable")
+            firsts[1:] = np.cumsum(np.bincount(key, minlength=groups * keys))
+        else:
+            counters = np.zeros((self.threads, groups * keys), np.int64)
+            order = np.empty(len(self.offsets) - 1, np.int64)
+            given = frozen(np.empty(0, np.int32) if owner is None else owner)
+            run_team(
+                _sort_by_counting, self.offsets, self.others, given, by_degree, keys, counters,
+                firsts, order, threads=self.threads,
+            )  # fmt: skip
         if by_degree:
             for group in range(groups):
                 highest = order[firsts[group * keys] : firsts[group * keys + 1]]
                 degree = self.offsets[highest + 1] - self.offsets[highest]
                 highest[:] = highest[np.argsort(-degree, kind="stable")]
         return order, firsts
+
+    @property
+    def are_few(self) -> bool:
+        """True if NumPy is faster than code that has to be compiled."""
+        return len(self.offsets) <= SMALL_VERTICES + 1
+
+    def _lengths(self) -> tuple[Array, Array]:
+        """Return the length of each row, and True for vertices with arcs in either direction."""
+        lengths = np.diff(self.offsets)
+        return lengths, (lengths > 0) | (np.diff(self.others) > 0)
+
+    def _buckets(self, by_degree: bool) -> Array:
+        """Return :func:`_bucket` of each vertex."""
+        lengths, is_linked = self._lengths()
+        if by_degree:
+            buckets = _HIGHEST + 1 - np.minimum(lengths, _HIGHEST + 1)
+            return np.where(is_linked, buckets, _BUCKETS_BY_DEGREE - 1)
+        buckets = CLASSES - 2 - np.searchsorted(CLASS_DEGREES[-2::-1], lengths)
+        return np.where(is_linked, buckets, CLASSES - 1)
 
 
 def _owners(graph: Graph, parts: int, partition: Partition | None, by_degree: bool) -> Array | None:

@@ -58,6 +58,7 @@ _C_TYPES = {
 _BUILT: dict[str, bytes] = {}  # cubins of this process, by key
 _LOCKS: dict[str, threading.Lock] = {}
 _COMPILING = threading.Lock()  # held by the thread whose program NVRTC compiles in this process
+_thread = threading.local()  # is_first: this thread holds the lock since before it began
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
@@ -110,15 +111,22 @@ def load(index: int, source: str, functions: Sequence[DeviceFunction] = ()) -> M
 def compile_meanwhile(index: int, source: str) -> None:
     """Start to compile a source for a GPU, or to look for it in the cache, while the caller goes on.
 
-    Only the first call for a source does so. :func:`load` waits for it, and raises its errors.
+    Only the first call for a source does so. :func:`load` waits for it, and raises its errors. Of several
+    sources the first is compiled in this process, which begins sooner than another: the longest should be.
 
     :param source: as for :func:`cubin`, without functions
     """
     architecture = _architecture(index)
+    is_first = _COMPILING.acquire(blocking=False)
 
     def compile_source() -> None:
-        with suppress(GodwitError):
-            cubin(source, (), architecture)
+        _thread.is_first = is_first
+        try:
+            with suppress(GodwitError):
+                cubin(source, (), architecture)
+        finally:
+            if is_first:
+                _COMPILING.release()
 
     threading.Thread(target=compile_source, name="godwit compiles").start()
 
@@ -277,11 +285,15 @@ def _nvrtc(source: str, architecture: str, options: Sequence[str], *, link_later
     given = [f"-arch=sm_{architecture}", *_COMPILER_OPTIONS, f"-I{INCLUDE_FOLDER}", *options]
     given += ["-dlto"] if link_later else []
     output = "LTOIR" if link_later else "CUBIN"
+    if getattr(_thread, "is_first", False):
+        return _nvrtc_here(source, architecture, given, output)
     if not _COMPILING.acquire(blocking=False):
         code = compiled_elsewhere(source, given, output)
-        if code is not None:
-            return code
-        _COMPILING.acquire()
+        if (
+            code is None
+        ):  # without the lock, whose holder may wait for this thread; NVRTC has its own
+            code = _nvrtc_here(source, architecture, given, output)
+        return code
     try:
         return _nvrtc_here(source, architecture, given, output)
     finally:

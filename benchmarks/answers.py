@@ -3,6 +3,7 @@
     python benchmarks/answers.py                                  # cuda:0, or all cores without a GPU
     python benchmarks/answers.py --devices 2 --graphs rmat22 --json after.json
     python benchmarks/answers.py --compare before.json            # kernels' times over those of that run
+    python benchmarks/answers.py --table                          # all that was asked, on one GPU and two
 
 *answer* is the wall time of the call on a placed graph, with the result on the GPU; *kernel* is
 ``statistics.seconds["kernel"]`` (on CPUs, ``statistics.run_s``). Medians in ms, the first call apart.
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
+from answers_table import print_table
 from gpu_paths import device_list, source_of
 
 GRAPHS = {
@@ -95,11 +97,15 @@ def main() -> None:
     parser.add_argument(
         "--queries", default="", help="only those whose names begin so, as bfs,sssp"
     )
+    parser.add_argument("--table", action="store_true", help="all that was asked, and nothing else")
     parser.add_argument("--json", help="file to write all rows to")
     parser.add_argument(
         "--compare", help="file of --json: kernel and answer over those of that run"
     )
     arguments = parser.parse_args()
+    if arguments.table:
+        print_table({name: GRAPHS[name] for name in DEFAULT_GRAPHS}, source_of)
+        return
     has_gpu = any(device.kind == "cuda" for device in gw.all_devices())
     on_cpu = arguments.devices == "cpu" or not has_gpu
     devices: Any = "cpu" if on_cpu else device_list(arguments.devices)

@@ -321,6 +321,35 @@ def test_ranks_go_by_the_host_where_a_gpu_has_no_room_for_positions(
     np.testing.assert_allclose(found.get(), wanted, rtol=1e-9)
 
 
+@needs_compiler
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_vertices_without_arcs_keep_their_values_between_queries(
+    monkeypatch: pytest.MonkeyPatch, gpu: int
+) -> None:
+    """They are brought from the other GPU once, and other queries bring other values meanwhile."""
+    monkeypatch.setattr(
+        ResultLocation, "named", lambda name: ResultLocation(None if name == "host" else gpu)
+    )
+    monkeypatch.setattr(query, "_ARCS_OF_A_GPU", 1)
+    graph = gw.generate("rmat:10,edge_factor=4,seed=2,weights=1..64")
+    degrees = graph.out_degree()
+    assert (degrees == 0).sum() > 100
+    sources = np.flatnonzero(degrees)[[0, 9, 99]].tolist()
+    with gw.place(graph, ["cuda:0", "cuda:1"]) as placed:
+        for source in sources:
+            for search in (gw.bfs, gw.sssp):
+                wanted = search(graph, source, devices="cpu").distance
+                for results in ("cuda", "host"):
+                    found = search(placed, source, results=results)
+                    assert found.statistics.devices == ("cuda:0", "cuda:1")
+                    np.testing.assert_array_equal(_on_host(found._given), wanted)
+            for dtype in ("float32", "float64"):
+                ranks = gw.pagerank(placed, dtype=dtype, results="cuda")
+                wanted = gw.pagerank(graph, dtype=dtype, devices="cpu").rank
+                np.testing.assert_allclose(_on_host(ranks.rank), wanted, atol=1e-6)
+
+
 COUNT = driver.device_count()
 ENDPOINTS = [["cuda:0"], ["cuda:0"] * 3]
 if COUNT > 1:

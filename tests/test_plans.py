@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import GpuOptions, Graph
+from godwit.algorithms.bfs.cuda import UNREACHED
 from godwit.algorithms.pagerank import cuda as pagerank_cuda
+from godwit.errors import ClosedContextError, InputError
 from godwit.runtime.cuda import compile as compilation
 from godwit.runtime.cuda import driver
 from godwit.runtime.gpu_options import ExperimentOptions
@@ -76,6 +79,61 @@ def test_answers_do_not_depend_on_earlier_queries(
             found = _answers(placed, vertex, number)
             expected = _answers(graph, vertex, number)  # placed for this query
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@given(
+    graph=graphs(min_vertices=1),
+    vertices=st.lists(st.integers(0, 50), min_size=2, max_size=4),
+    number=st.integers(0, 6),
+    count=st.integers(1, 2),
+)
+def test_queries_that_differ_in_their_source_only(
+    gpus: Machine, graph: Graph, vertices: list[int], number: int, count: int
+) -> None:
+    """They are not checked again, nor is their way chosen again."""
+    n = graph.vertex_count
+    questions: list[Callable[[Any, Any], Any]] = [
+        lambda graph, vertex: gw.bfs(graph, vertex).distance,
+        lambda graph, vertex: gw.bfs(graph, [vertex, 0], cutoff=2.5, timeout_s=60.0).distance,
+        lambda graph, vertex: gw.bfs(graph, vertex, execution=STEPS).distance,
+        lambda graph, vertex: gw.bfs(graph, vertex, target=n // 2).distance[n // 2],
+        lambda graph, vertex: gw.sssp(graph, vertex, weighted=False).distance,
+        lambda graph, vertex: gw.connected_components(graph).label,
+        lambda graph, vertex: gw.pagerank(graph, max_iterations=9).rank,
+    ]
+    ask = questions[number]
+    with gw.place(graph, [f"cuda:{index}" for index in range(count)]) as placed:
+        found = [ask(placed, vertex % n) for vertex in vertices]
+    for vertex, one in zip(vertices, found, strict=True):
+        np.testing.assert_allclose(one, ask(graph, vertex % n), rtol=1e-9)
+
+
+def test_arguments_that_only_look_alike_are_checked(gpus: Machine) -> None:
+    graph = gw.generators.star(20)
+    with gw.place(graph, "cuda:0") as placed:
+        assert gw.pagerank(placed, max_iterations=1).iterations == 1
+        with pytest.raises(InputError, match="max_iterations"):
+            gw.pagerank(placed, max_iterations=True)
+        assert gw.bfs(placed, 1, cutoff=1).distance.max() == UNREACHED
+        assert gw.bfs(placed, 1, cutoff=2).distance.max() == 2
+        for source in (20, -1, "a", 1.5):
+            with pytest.raises(InputError, match="source"):
+                gw.bfs(placed, source, cutoff=2)
+        with pytest.raises(InputError, match="placed already"):
+            gw.bfs(placed, 1, cutoff=2, devices="cuda:0")
+        limits = np.array([2, 3])
+        with pytest.raises(InputError, match="cutoff"):
+            gw.bfs(placed, 1, cutoff=limits)  # type: ignore[arg-type]
+    with pytest.raises(ClosedContextError):
+        gw.bfs(placed, 1, cutoff=2)
+
+
+def test_a_query_like_the_one_before_is_traced(gpus: Machine, tmp_path: Path) -> None:
+    with gw.place(gw.generators.star(20), "cuda:0") as placed:
+        for name in ("first.json", "second.json"):
+            gw.connected_components(placed)
+            gw.connected_components(placed, trace=tmp_path / name)
+            assert '"slice"' in (tmp_path / name).read_text()
 
 
 def test_a_second_query_compiles_and_allocates_nothing(gpus: Machine) -> None:

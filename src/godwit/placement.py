@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import Any, TypeVar, cast
@@ -21,7 +22,21 @@ from godwit.trace import seconds_since
 
 PartitionArgument = str | Partition | Any | None
 Resource = TypeVar("Resource", bound=Placement)
-Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the latest query of an algorithm was answered: queries in a row are mostly alike.
+
+    :param asked: its arguments, but for the graph and the source: numbers, text and the like
+    :param kinds: their types, as True is equal to 1
+    :param answer: answers another one, with the same arguments, of a placed graph, which it does not refer
+        to, and, in a search, an array of sources; returns None if it cannot
+    """
+
+    asked: tuple[Any, ...]
+    kinds: tuple[type, ...]
+    answer: Callable[..., Any]
 
 
 class PlacedGraph:
@@ -38,6 +53,7 @@ class PlacedGraph:
     :ivar given_up: algorithms that have another way than the one that turned out not to suit the graph
     :ivar shared: algorithms of which searches by several GPUs turned out to be faster than by one
     :ivar slow: algorithms that cores have taken over from GPUs
+    :ivar ways: by algorithm, how its latest query was answered
     :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
 
@@ -66,7 +82,7 @@ class PlacedGraph:
         self.slow: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
         self._elsewhere: dict[str, PlacedGraph] = {}
-        self._latest: dict[str, tuple[tuple[Any, ...], Any]] = {}
+        self.ways: dict[str, Way] = {}
         self._placing = threading.Lock()
 
     @property
@@ -135,17 +151,6 @@ class PlacedGraph:
     def has_peers(self) -> bool:
         """True if the devices are GPUs with access to each other's memory."""
         return are_peers(self.context.devices)
-
-    def latest(self, name: str, given: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-        """Return what the latest query of an algorithm has made of its arguments, or make it.
-
-        :param given: all arguments that it depends on besides the graph
-        """
-        known = self._latest.get(name)
-        if known is None or known[0] != given:
-            known = self._latest[name] = given, make()
-        made: Made = known[1]
-        return made
 
     def check_all_duplicated(self, what: str, instead: str = "") -> None:
         """Raise InputError if GPUs store their neighbours only, and an algorithm needs all vertices.
@@ -231,6 +236,7 @@ class PlacedGraph:
         for made in self._elsewhere.values():
             made.close()
         self._layout = None
+        self.ways.clear()
         self.context.close()
 
     def __enter__(self) -> PlacedGraph:

@@ -61,6 +61,7 @@ def _compile_meanwhile(placed: PlacedGraph, kernel: Callable[[np.dtype[Any]], st
 def refuse_positions(placed: PlacedGraph) -> None:
     """Release the device order of a graph that is too large for supersteps or that they do not suit."""
     placed.suits_steps = False
+    placed.ways.clear()
     placed.release(_make_step_placement)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from threading import Lock
 from time import perf_counter
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.devices import CLOSED, held_gpus
+from godwit.runtime.cuda.devices import CLOSED, held_gpus, reach_each_other
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
@@ -160,6 +161,11 @@ class StepPlacement(GpuEndpoints[StepPart]):
             return range(n)
         rank, count = self.processes.rank, self.processes.count
         return range(n * rank // count, n * (rank + 1) // count)
+
+    @cached_property
+    def reach_each_other(self) -> bool:
+        """True if all GPUs of this process have access to each other's memory."""
+        return reach_each_other(self.devices)
 
     @property
     def active_count(self) -> int:

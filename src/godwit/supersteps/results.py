@@ -47,8 +47,17 @@ class _StepDelivery(Delivery):
     def __init__(self, placement: StepPlacement) -> None:
         parts, results = placement.parts, placement.results
         begin = results.start * placement.id_dtype.itemsize
+
+        def active(part: StepPart) -> int:
+            """Return the number of the first vertices that values may change of: those with arcs."""
+            several = placement.device_count > 1
+            return part.active if several and not placement.is_directed else part.owned
+
         super().__init__(
-            [Share(part.index, part.stream, part.first, part.owned) for part in parts],
+            [
+                Share(part.index, part.stream, part.first, part.owned, active(part))
+                for part in parts
+            ],
             len(results),
             placement.id_dtype,
             positions=lambda number: positions_on(placement, parts[number]).pointer + begin,
@@ -66,7 +75,8 @@ class VertexValues(Arrival):
     :param unreached: the value of vertices that were not reached, the largest of all, and the result for it
     :param own_first: buffers begin with the values of own vertices, and have no room for all positions
     :param keeps_others: ranges of other devices are not overwritten: values of several GPUs are joined in
-        memory of its own
+        memory of their own
+    :param lasts: of an undirected graph, vertices without arcs have the same value after every run
     :param turns: as of :class:`godwit.runtime.cuda.transfer.delivery.Arrival`
     :param exchange: of the plan that computes them; gets the values of other processes' devices
     """
@@ -83,17 +93,13 @@ class VertexValues(Arrival):
         own_first: bool = False,
         turns: Turns = (),
         keeps_others: bool = False,
+        lasts: bool = False,
         exchange: Exchange | None = None,
     ) -> None:
         dtype = np.dtype(dtype)
         self._array, self._itemsize = array, dtype.itemsize
         self._exchange = exchange if isinstance(exchange, ProcessExchange) else None
-        conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
-        if unreached is not None:
-            largest, never = unreached
-            conversion = replace(
-                conversion, bound="min", limit=largest, identity=largest, never=never
-            )
+        conversion = _conversion(dtype, result_dtype, unreached)
         self._placement = placement
         delivery = placement.kept(_StepDelivery)
         values, joined = [buffer.pointer for buffer in array.buffers], 0
@@ -101,10 +107,10 @@ class VertexValues(Arrival):
             gatherer = delivery.gatherer(location.gpu)
             values, joined = _addresses(placement, array, dtype, gatherer)
             if (keeps_others or turns) and len(values) > 1 and location.gpu is not None:
-                joined = _joined_room(placement, gatherer)
+                joined = _joined_room(placement, array, gatherer, dtype)
         super().__init__(
             delivery, values, conversion, location, joined=joined, turns=turns,
-            is_alone=placement.device_count == 1,
+            is_alone=placement.device_count == 1, lasts=lasts,
         )  # fmt: skip
 
     def gather(self) -> tuple[Any, float]:
@@ -120,24 +126,47 @@ class VertexValues(Arrival):
 
 
 class _Joined:
-    """Room on the GPU that gathers for the values of all positions, kept between queries."""
+    """Rooms on GPUs that gather for the values of all positions, by array, kept between queries."""
 
     def __init__(self, placement: StepPlacement) -> None:
-        self.values = DeviceArray(placement)
+        self.values: dict[DeviceArray, DeviceArray] = {}
 
 
-def _joined_room(placement: StepPlacement, gatherer: int) -> int:
-    """Return the address of room for 8 bytes of each position; 0 if there is none."""
-    part = placement.parts[gatherer]
+def _joined_room(
+    placement: StepPlacement, array: DeviceArray, gatherer: int, dtype: np.dtype[Any]
+) -> int:
+    """Return the address of room for an array's values of all positions; 0 if there is none."""
+    part, rooms = placement.parts[gatherer], placement.kept(_Joined).values
+    if array not in rooms:
+        rooms[array] = DeviceArray(placement)
     try:
-        return placement.kept(_Joined).values.room(part, 8 * placement.count).pointer
+        return rooms[array].room(part, dtype.itemsize * placement.count).pointer
     except GraphTooLargeError:
         return 0
 
 
-def compile_delivery(placement: StepPlacement, dtype: Any) -> None:
-    """Start to compile what gathers values of a dtype that are not converted, while the caller goes on."""
-    conversion = Conversion(np.dtype(dtype), np.dtype(dtype))
+def _conversion(dtype: Any, result_dtype: Any, unreached: tuple[Any, Any] | None) -> Conversion:
+    """Return the conversion of values; parameters as of :class:`VertexValues`."""
+    dtype = np.dtype(dtype)
+    conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
+    if unreached is None:
+        return conversion
+    largest, never = unreached
+    return replace(conversion, bound="min", limit=largest, identity=largest, never=never)
+
+
+def compile_delivery(
+    placement: StepPlacement,
+    dtype: Any,
+    *,
+    result_dtype: Any = None,
+    unreached: tuple[Any, Any] | None = None,
+) -> None:
+    """Start to compile what gathers values, while the caller goes on.
+
+    Parameters as of :class:`VertexValues`.
+    """
+    conversion = _conversion(dtype, result_dtype, unreached)
     compile_meanwhile(placement.indexes[0], source(conversion, placement.id_dtype))
 
 

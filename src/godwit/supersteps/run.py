@@ -23,7 +23,6 @@ from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.progress import Progress
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, layout_checks, load
-from godwit.runtime.cuda.devices import reach_each_other
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
@@ -225,7 +224,7 @@ def copies_by_host(placement: StepPlacement | StepCopies, gpu: GpuOptions) -> bo
         return False
     if placement.processes is not None:
         return gpu.transport == "host" or not placement.processes.reach_each_other
-    return gpu.transport == "host" or not reach_each_other(placement.devices)
+    return gpu.transport == "host" or not placement.reach_each_other
 
 
 def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:

@@ -136,11 +136,6 @@ class SolverOptions:
         return not is_plain or self.gpu != DEFAULT_GPU_OPTIONS
 
     @property
-    def refers_to_nothing(self) -> bool:
-        """True if these are the options of many queries: without a time-out or a function of one."""
-        return self.timeout_s is None and self.progress is None and self.hand_over is None
-
-    @property
     def asks_for_gpu(self) -> bool:
         """True if :attr:`asks_for_kernels`, or results are to lie on a GPU."""
         return self.asks_for_kernels or self.location.gpu is not None

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from godwit import config
-from godwit.errors import GraphTooLargeError, InputError
+from godwit.errors import GraphTooLargeError, InputError, ValueOverflowError
 from godwit.graph.csr import Graph
 from godwit.graph.depth import likely_levels
 from godwit.graph.facts import has_hubs
 from godwit.graph.foreign import not_a_graph
+from godwit.graph.ids import Sources
 from godwit.graph.rows import Rows
 from godwit.placement import (
     PartitionArgument,
     PlacedGraph,
+    Way,
     cores_are_sooner,
     default_step_devices,
     names_devices,
@@ -172,6 +174,64 @@ def _check_placed(
     graph.check_open()
 
 
+_PLAIN = frozenset({type(None), bool, int, float, str, type})
+"""Types of arguments that can be compared, and do not change."""
+
+
+def answered_likewise(
+    graph: GraphArgument, name: str, asked: tuple[Any, ...], source: Sources | None = None
+) -> Any:
+    """Return the result of a query with the arguments of the latest one; None for any other query.
+
+    So what depends on arguments alone is checked and chosen once for queries in a row.
+
+    :param name: of the algorithm
+    :param asked: all arguments but the graph and the source
+    :param source: of a search; None: it is none
+    """
+    if not isinstance(graph, PlacedGraph):
+        return None
+    way = graph.ways.get(name)
+    if way is None or way.kinds != tuple(map(type, asked)) or way.asked != asked:
+        return None
+    if active() is not None:  # blocks of a trace
+        return None
+    graph.check_open()
+    try:
+        if source is None:
+            result = way.answer(graph)
+        else:
+            result = way.answer(graph, graph.graph.ids.one_or_several(source, "source"))
+    except (
+        GraphTooLargeError,
+        ValueOverflowError,
+        CoresAreFasterError,
+    ):  # there may be another way
+        result = None
+    if result is None:
+        graph.ways.pop(name, None)
+    return result
+
+
+Answer = TypeVar("Answer")
+Note = Callable[[Callable[..., Any]], None]
+
+
+def note_of(graph: PlacedGraph, name: str, asked: tuple[Any, ...]) -> Note | None:
+    """Return a function that takes note how a query was answered, for :func:`answered_likewise`.
+
+    It takes ``answer`` of :class:`Way`. None: there is no use in it.
+    """
+    kinds = tuple(map(type, asked))
+    if active() is not None or not _PLAIN.issuperset(kinds):
+        return None
+
+    def note(answer: Callable[..., Any]) -> None:
+        graph.ways[name] = Way(asked, kinds, answer)
+
+    return note
+
+
 def answered(
     graph: GraphArgument,
     devices: DevicesArgument,
@@ -208,9 +268,6 @@ class SearchTime:
     def seconds(self, graph: Graph) -> float:
         """Return the seconds of a search."""
         return 1e-9 * (self.vertex_ns * graph.vertex_count + self.arc_ns * graph.arc_count)
-
-
-Answer = TypeVar("Answer")
 
 
 def on_gpus_unless_slow(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,14 @@ from godwit.worker.options import SUPERSTEP_HOPS, SolverOptions, WorkerOptions, 
 from godwit.worker.predecessors import Origin, Predecessors, path_by, predecessors_of
 from godwit.worker.program import VertexProgram, identity_of
 from godwit.worker.query import GraphArgument, add_placement, place_parts, placed_for_query
-from godwit.worker.task import Destination, Start, WorklistOptions, make_parts
+from godwit.worker.task import (
+    Destination,
+    PlacedPart,
+    Seeds,
+    Start,
+    WorklistOptions,
+    make_parts,
+)
 
 if TYPE_CHECKING:
     from godwit.worker.cuda.engine import RunEnd
@@ -355,11 +362,63 @@ def _solve_on_gpus(
     program: VertexProgram, placed: PlacedGraph, placement: GpuPlacement, start: Start,
     options: SolverOptions, result_dtype: Any, asked: dict[str, Any], poll: ProgressPoll | None,
 ) -> Solution:  # fmt: skip
-    graph, worker = placed.graph, options.worker
-    statistics = _statistics(placed, "asynchronous", options)
+    graph = placed.graph
     if options.location.gpu is None:  # GPUs check their memory themselves
         what = f"the results of {program.name!r} on {graph.vertex_count:,} vertices"
         require_memory(8 * graph.vertex_count, what)
+    statistics = _statistics(placed, "asynchronous", options)
+    with statistics.run() as run:
+        parts = make_parts(program, placed, start, **asked)
+        destination = _destination(program, placed, result_dtype, options.location)
+        run.parts = _run_on_gpus(
+            program, placed, placement, parts, options, destination, statistics, poll
+        )
+    return Solution(destination.values, destination.fields, statistics, graph)
+
+
+def search_again(
+    program: VertexProgram, placed: PlacedGraph, options: SolverOptions, limit: Any,
+    target: int | None, result_dtype: Any = None,
+) -> Callable[[PlacedGraph, Array], Solution] | None:  # fmt: skip
+    """Return a function that runs a program from sources of value 0, on the graph placed as here.
+
+    None if there is a target, the sources of which matter, or not one GPU. Parameters as of :func:`solve`.
+
+    :param program: of integers, without initial values or fields
+    """
+    placement = place_parts(placed)
+    if placement is None or len(placement.parts) > 1 or target is not None:
+        return None
+    (first,) = make_parts(program, placed, {}, limit=limit)
+    form = _destination(program, placed, result_dtype, options.location)
+
+    def search(placed: PlacedGraph, sources: Array) -> Solution:
+        if options.location.gpu is None:
+            require_memory(8 * placed.graph.vertex_count, f"the results of {program.name!r}")
+        statistics = _statistics(placed, "asynchronous", options)
+        with statistics.run() as run:
+            part = PlacedPart(
+                first.graph, first.values, first.halo_values, first.fields,
+                Seeds(sources, np.zeros(len(sources), program.dtype)), first.limit, first.target,
+                first.parameters,
+            )  # fmt: skip
+            destination = Destination(form.location, form.dtype, form.never, form.ranges)
+            run.parts = _run_on_gpus(
+                program, placed, placement, [part], options, destination, statistics,
+                make_poll(options),
+            )  # fmt: skip
+        return Solution(destination.values, None, statistics, placed.graph)
+
+    return search
+
+
+def _run_on_gpus(
+    program: VertexProgram, placed: PlacedGraph, placement: GpuPlacement, parts: list[PlacedPart],
+    options: SolverOptions, destination: Destination, statistics: RunStatistics,
+    poll: ProgressPoll | None,
+) -> dict[str, float]:  # fmt: skip
+    """Run a program, and fill in the destination and the statistics; return seconds by phase."""
+    worker = options.worker
 
     def choose() -> WorklistOptions:
         hops = options.gpu.hops
@@ -367,7 +426,7 @@ def _solve_on_gpus(
         if hops is None and options.in_steps:
             hops = SUPERSTEP_HOPS
         devices = len(placed.context.devices)
-        delta, hops = choose_gpu_window(program, graph, worker.delta, hops, devices)
+        delta, hops = choose_gpu_window(program, placed.graph, worker.delta, hops, devices)
         return WorklistOptions(
             delta, worker.window, worker.ring_items, adapts=adapts, hops=hops, gpu=options.gpu
         )
@@ -386,18 +445,14 @@ def _solve_on_gpus(
         else:  # which notes a count
             statistics.take_counts(end.counts())
 
-    with statistics.run() as run:
-        parts = make_parts(program, placed, start, **asked)
-        destination = _destination(program, placed, result_dtype, options.location)
-        chosen_by = (worker, options.in_steps, options.gpu)
-        chosen: WorklistOptions = _engine().run_program(
-            program.operators, placement, parts, chosen_by, choose, destination, take, poll,
-        )  # fmt: skip
-        seconds["gather"] = destination.seconds
-        run.parts = seconds
+    chosen_by = (worker, options.in_steps, options.gpu)
+    chosen: WorklistOptions = _engine().run_program(
+        program.operators, placement, parts, chosen_by, choose, destination, take, poll,
+    )  # fmt: skip
+    seconds["gather"] = destination.seconds
     statistics.delta = None if program.priority is None else chosen.delta
     statistics.hops, statistics.window = chosen.hops, chosen.window
-    return Solution(destination.values, destination.fields, statistics, graph)
+    return seconds
 
 
 def _statistics(placed: PlacedGraph, name: str, options: SolverOptions) -> RunStatistics:

@@ -8,7 +8,8 @@ program on the asynchronous engine, with the level as its priority.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,14 +47,20 @@ from godwit.worker.options import (
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
+    Note,
     SearchTime,
     answered,
+    answered_likewise,
     devices_for_one_query,
+    note_of,
     on_gpus_unless_slow,
     searched_on_gpus,
     suits_all_gpus,
 )
-from godwit.worker.solve import make_poll, solve
+from godwit.worker.solve import Solution, make_poll, search_again, solve
+
+if TYPE_CHECKING:
+    from godwit.supersteps.placement import StepPlacement
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
@@ -80,8 +87,12 @@ def run_bfs(
     target: int | None = None,
     cutoff: float | None = None,
     options: SolverOptions,
+    note: Note | None = None,
 ) -> PathResult:
-    """Return distances in arcs from the nearest source; see :func:`godwit.bfs`."""
+    """Return distances in arcs from the nearest source; see :func:`godwit.bfs`.
+
+    :param note: gets what answers further searches that are alike
+    """
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     limit = None if cutoff is None else math.floor(min(cutoff, np.iinfo(np.int32).max - 1))
@@ -89,14 +100,32 @@ def run_bfs(
         return _on_shared_memory(placed, sources, target, limit, options)
     given_up: dict[str, float] = {}
     if _suits_supersteps(placed, options):
-        result = _in_supersteps(placed, sources, target, limit, options, given_up)
+        result = _in_supersteps(placed, sources, target, limit, options, given_up, note)
         if result is not None:
             return result
     start = dict.fromkeys(sources.tolist(), 0)
     searched = searched_on_gpus(placed, options)
     solution = solve(PROGRAM, searched, start, options, limit=limit, target=target)
+    search = None
+    if note is not None and not given_up:
+        search = search_again(PROGRAM, searched, options, limit, target)
+    if note is not None and search is not None:
+        note(partial(_search_again, search, None if searched is placed else searched, options))
     for phase, seconds in given_up.items():
         solution.statistics.seconds[phase] = solution.statistics.seconds.get(phase, 0.0) + seconds
+    return _result(searched, sources, solution.values, solution.statistics, options)
+
+
+def _search_again(
+    search: Callable[[PlacedGraph, Array], Solution], alone: PlacedGraph | None,
+    options: SolverOptions, placed: PlacedGraph, sources: Array,
+) -> PathResult:  # fmt: skip
+    """Search asynchronously as before.
+
+    :param alone: the graph on the first GPU, if that one alone searches
+    """
+    searched = placed if alone is None else alone
+    solution = search(searched, sources)
     return _result(searched, sources, solution.values, solution.statistics, options)
 
 
@@ -211,51 +240,84 @@ def _cuda() -> Any:
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, target: int | None, cutoff: int | None,
     options: SolverOptions, given_up: dict[str, float],
+    note: Note | None,
 ) -> PathResult | None:  # fmt: skip
     """Search in supersteps; return None if that does not suit the graph and another solver may.
 
     :param given_up: gets the seconds by phase of a search that gave up
+    :param note: as of :func:`run_bfs`
     """
     may_give_up = not _asks_for_supersteps(options)
-    takes_all = _takes_all(placed, options)
+    takes_all, has_peers = _takes_all(placed, options), placed.has_peers
     names = placed.context.device_names
-    statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")
+    chosen = names if takes_all else names[:1]
+    bfs_on_gpus = _cuda().bfs_on_gpus
 
-    def search(placement: StepPlacement) -> Searched:
-        found: Searched = _cuda().bfs_on_gpus(
-            placement, sources, target, cutoff, may_give_up=may_give_up,
-            location=options.location, statistics=statistics, gpu=options.gpu,
-            poll=make_poll(options),
-        )  # fmt: skip
+    def search_on(
+        positions: StepPlacement, sources: Array, statistics: RunStatistics
+    ) -> Searched | None:
+        """Search on the GPUs that were chosen; None if others or another solver are to."""
+
+        def search(placement: StepPlacement) -> Searched:
+            found: Searched = bfs_on_gpus(
+                placement, sources, target, cutoff, may_give_up=may_give_up,
+                location=options.location, statistics=statistics, gpu=options.gpu,
+                poll=make_poll(options),
+            )  # fmt: skip
+            return found
+
+        found = None if takes_all else positions.run_on_first_with_room(search)
+        if found is None and (has_peers or not may_give_up):
+            statistics.begin_on(names)
+            found = search(positions)
         return found
 
+    def result_of(
+        placed: PlacedGraph, sources: Array, found: Searched, statistics: RunStatistics
+    ) -> PathResult:
+        """Return the result, and take note of what it says of further searches."""
+        if may_give_up and not found.gains:
+            placed.given_up.add("bfs")
+            placed.ways.clear()
+        if found.looked >= _LEVEL_ARCS * max(1, found.supersteps) and "bfs" not in placed.shared:
+            placed.shared.add("bfs")
+            placed.ways.clear()
+        return _result(placed, sources, found.values, statistics, options)
+
+    statistics = RunStatistics(chosen, "direction-optimizing")
     try:
         with statistics.run() as run:
             positions = place_positions(
-                placed,
-                lambda dtype: _cuda().kernel_source(dtype, options.gpu, len(statistics.devices)),
+                placed, lambda dtype: _cuda().kernel_source(dtype, options.gpu, len(chosen))
             )
-            found = None if takes_all else positions.run_on_first_with_room(search)
-            if found is None:
-                if may_give_up and not placed.has_peers:
-                    return None
-                statistics.begin_on(names)
-                found = search(positions)
-            run.parts = found.seconds
+            found = search_on(positions, sources, statistics)
+            if found is not None:
+                run.parts = found.seconds
     except GraphTooLargeError:
         if not may_give_up:
             raise
         refuse_positions(placed)
         return None
+    if found is None:
+        return None
     if found.values is None:
         given_up.update(statistics.seconds)
         refuse_positions(placed)
         return None
-    if may_give_up and not found.gains:
-        placed.given_up.add("bfs")
-    if found.looked >= _LEVEL_ARCS * max(1, found.supersteps):
-        placed.shared.add("bfs")
-    return _result(placed, sources, found.values, statistics, options)
+
+    def answer(placed: PlacedGraph, sources: Array) -> PathResult | None:
+        statistics = RunStatistics(chosen, "direction-optimizing")
+        with statistics.run() as run:
+            found = search_on(positions, sources, statistics)
+            if found is not None:
+                run.parts = found.seconds
+        if found is None or found.values is None:
+            return None
+        return result_of(placed, sources, found, statistics)
+
+    if note is not None:
+        note(answer)
+    return result_of(placed, sources, found, statistics)
 
 
 def _on_shared_memory(
@@ -355,6 +417,13 @@ def bfs(
     :raises DeviceError: a device is missing, or CuPy or the GPU that ``results`` asks for
     :raises RunTimeoutError: out of time
     """
+    asked = (
+        devices, partition, target, cutoff, execution, results, timeout_s, progress, trace, worker,
+        gpu,
+    )  # fmt: skip
+    likewise: PathResult | None = answered_likewise(graph, "bfs", asked, source)
+    if likewise is not None:
+        return likewise
     options = query_options(
         execution=execution,
         worker=worker,
@@ -377,7 +446,8 @@ def bfs(
             "bfs",
             options,
             lambda placed, options: run_bfs(
-                placed, source, target=target, cutoff=cutoff, options=options
+                placed, source, target=target, cutoff=cutoff, options=options,
+                note=note_of(placed, "bfs", asked),
             ),
             _TIME_ON_CORES,
         ),

@@ -173,7 +173,7 @@ def bfs_on_gpus(
         depths = plan.values_at(
             location,
             lambda: VertexValues(
-                placement, plan.arrays.depth, np.int32, location, exchange=plan.exchange
+                placement, plan.arrays.depth, np.int32, location, lasts=True, exchange=plan.exchange
             ),
         )
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=depths.start)

@@ -9,7 +9,7 @@ that does not fit on its GPUs, or whose GPUs cannot change each other's memory b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,8 +39,11 @@ from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
+    Note,
     add_placement,
+    answered_likewise,
     devices_for_one_query,
+    note_of,
     on_gpus_or_cores,
     placed_for_query,
 )
@@ -125,6 +128,10 @@ def connected_components(
     :raises GraphTooLargeError: the labels do not fit, or a graph that cannot stream
     :raises RunTimeoutError: out of time
     """
+    asked = method, rounds, jumps, merge, devices, results, timeout_s, progress, trace, gpu
+    likewise: ComponentsResult | None = answered_likewise(graph, "components", asked)
+    if likewise is not None:
+        return likewise
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if not isinstance(plain, Graph):
@@ -135,7 +142,9 @@ def connected_components(
     if not query.keeps_graph and merge == "auto":
         devices = devices_for_one_query(graph, devices, options, _CORE_NS, scales=False)
     with recorded(trace, "connected_components"):
-        return _find(graph, query, devices, options)
+        placed = graph if isinstance(graph, PlacedGraph) else None
+        note = None if placed is None else note_of(placed, "components", asked)
+        return _find(graph, query, devices, options, note)
 
 
 @public
@@ -317,9 +326,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _find(
-    graph: GraphArgument, query: ComponentsQuery, devices: DevicesArgument, options: SolverOptions
-) -> ComponentsResult:
-    """Find components on devices that hold the graph, or, where these cannot, by streaming its arcs."""
+    graph: GraphArgument, query: ComponentsQuery, devices: DevicesArgument,
+    options: SolverOptions, note: Note | None,
+) -> ComponentsResult:  # fmt: skip
+    """Find components on devices that hold the graph, or, where these cannot, by streaming its arcs.
+
+    :param note: gets what answers further queries that are alike
+    """
     begin = perf_counter()
     gpus = _gpus_for(graph, devices)
     names = [gpu.name for gpu in gpus]
@@ -338,7 +351,7 @@ def _find(
         if isinstance(graph, Graph):
             devices = names
     try:
-        return _find_resident(graph, query, devices, options)
+        return _find_resident(graph, query, devices, options, note)
     except GraphTooLargeError as error:
         if not gpus:
             raise
@@ -382,8 +395,9 @@ def _stream_arcs(
 
 
 def _find_resident(
-    graph: GraphArgument, query: ComponentsQuery, devices: DevicesArgument, options: SolverOptions
-) -> ComponentsResult:
+    graph: GraphArgument, query: ComponentsQuery, devices: DevicesArgument,
+    options: SolverOptions, note: Note | None,
+) -> ComponentsResult:  # fmt: skip
     """Find components of a graph on its GPUs, or in the memory of the CPU."""
     if query.method == "label-propagation":
         return _propagate_labels(graph, devices, options)
@@ -394,7 +408,12 @@ def _find_resident(
         if plain.vertex_count == 0:
             label: Any = np.empty(0, plain.id_dtype)
         elif placed is not None:
-            label = _label_on_gpus(placed, query, statistics, options)
+            answer = _gpus_answer(placed, query, options)
+            result = answer(placed)
+            if note is not None:
+                note(answer)
+            add_placement(result.statistics, placed, graph)
+            return result
         else:
             poll = make_poll(options)
             with statistics.phase("run"):
@@ -406,8 +425,6 @@ def _find_resident(
                     in_rows=None if arcs_in is None else arcs_in.rows,
                     rounds=query.rounds, jumps=query.jumps, threads=device.threads, poll=poll,
                 )  # fmt: skip
-        if placed is not None:
-            add_placement(statistics, placed, graph)
         return ComponentsResult(
             plain, label, statistics, method=query.method, location=options.location
         )
@@ -421,32 +438,40 @@ def _cuda() -> Any:
     return cuda
 
 
-def _label_on_gpus(
-    placed: PlacedGraph, query: ComponentsQuery, statistics: RunStatistics, options: SolverOptions
-) -> Any:
+def _gpus_answer(
+    placed: PlacedGraph, query: ComponentsQuery, options: SolverOptions
+) -> Callable[[PlacedGraph], ComponentsResult]:
+    """Return a function that finds the components of a graph that is placed as here."""
     label_on_gpus = _cuda().label_on_gpus
     n, dtype = placed.graph.vertex_count, placed.graph.id_dtype
-    if options.location.gpu is None:
-        require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
     union_query = query.on_gpus(dtype, options, reverses=placed.is_kept)
-    poll = make_poll(options)
-    steps = place_positions(placed)
-    # Of several GPUs one alone is faster: hardly any arc is read, and all would wait for each other.
-    alone = query.suits_one_gpu and len(steps.parts) > 1 and steps.has_room_for_copy()
-    with statistics.run() as run:
-        if alone:
-            try:
-                outcome = steps.run_on_copies(
-                    1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
-                )
-                statistics.begin_on(statistics.devices[:1])
-            except GraphTooLargeError:
-                alone = False
-        if not alone:
-            outcome = label_on_gpus(steps, union_query, poll)
-        run.parts = outcome.seconds
-    statistics.count_later(outcome.count)
-    return outcome.labels
+
+    def answer(placed: PlacedGraph) -> ComponentsResult:
+        if options.location.gpu is None:
+            require_memory(n * dtype.itemsize, f"the components of {n:,} vertices")
+        poll, steps = make_poll(options), place_positions(placed)
+        statistics = RunStatistics(placed.context.device_names, query.method)
+        # Of several GPUs one alone is faster: hardly any arc is read, and all would wait for each other.
+        alone = query.suits_one_gpu and len(steps.parts) > 1 and steps.has_room_for_copy()
+        with statistics.run() as run:
+            if alone:
+                try:
+                    outcome = steps.run_on_copies(
+                        1, lambda copies: label_on_gpus(copies.placements[0], union_query, poll)
+                    )
+                    statistics.begin_on(statistics.devices[:1])
+                except GraphTooLargeError:
+                    alone = False
+            if not alone:
+                outcome = label_on_gpus(steps, union_query, poll)
+            run.parts = outcome.seconds
+        statistics.count_later(outcome.count)
+        return ComponentsResult(
+            placed.graph, outcome.labels, statistics, method=query.method,
+            location=options.location,
+        )  # fmt: skip
+
+    return answer
 
 
 def _label_propagation(dtype: np.dtype[Any]) -> VertexProgram:

@@ -24,7 +24,7 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.process_exchange import ProcessExchange
-from godwit.supersteps.results import VertexValues
+from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -241,6 +241,7 @@ class _LabelPlan(StepPlan[StepPlacement]):
             placement.id_dtype, merge, splices=query.splices, tiled=tiled, by_host=by_host
         )
         compile_meanwhile(placement.indexes[0], code)
+        compile_delivery(placement, placement.id_dtype, result_dtype=query.dtype)
         rows = placement.rows("out")
         in_rows = _in_rows(placement, query)
         heads = placement.first_neighbours() if in_rows else placement.heads("out")

@@ -36,8 +36,11 @@ from godwit.trace import TraceArgument, recorded, seconds_since
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.query import (
     GraphArgument,
+    Note,
     add_placement,
+    answered_likewise,
     devices_for_one_query,
+    note_of,
     on_gpus_or_cores,
     placed_for_query,
 )
@@ -117,6 +120,13 @@ def pagerank(
     :raises DeviceError: a device is not there
     :raises RunTimeoutError: out of time
     """
+    asked = (
+        damping, tolerance, max_iterations, personalization, initial, weighted, accelerated, dtype,
+        execution, devices, results, timeout_s, progress, trace, gpu,
+    )  # fmt: skip
+    likewise: PageRankResult | None = answered_likewise(graph, "pagerank", asked)
+    if likewise is not None:
+        return likewise
     options = query_options(
         execution=execution, gpu=gpu, timeout_s=timeout_s, progress=progress, results=results
     )
@@ -145,38 +155,20 @@ def pagerank(
     with recorded(trace, "pagerank"), on_gpus_or_cores(graph, devices, "pagerank") as (
         plain, device, placed,
     ):  # fmt: skip
-
-        def checked() -> _PageRankRun:
-            settings = RankSettings.checked(plain, **definition)
-            most = MAX_ITERATIONS if max_iterations is None else max_iterations
-            return _PageRankRun(
-                plain,
-                settings,
-                as_count(most, "max_iterations", 1, 2**62),
-                is_accelerated(plain, accelerated, weighted=settings.weighted),
-                distribution(initial, plain, "initial"),
-                options,
-            )
-
-        # Queries with plain arguments, one after the other, are mostly alike, and checked once.
-        given = (
-            damping,
-            tolerance,
-            max_iterations,
-            personalization,
-            initial,
-            weighted,
-            accelerated,
-            dtype,
+        settings = RankSettings.checked(plain, **definition)
+        most = MAX_ITERATIONS if max_iterations is None else max_iterations
+        run = _PageRankRun(
+            plain,
+            settings,
+            as_count(most, "max_iterations", 1, 2**62),
+            is_accelerated(plain, accelerated, weighted=settings.weighted),
+            distribution(initial, plain, "initial"),
+            options,
         )
-        kinds = tuple(map(type, given))
-        if placed is None or not options.refers_to_nothing or not _PLAIN.issuperset(kinds):
-            run = checked()
-        else:
-            run = placed.latest("pagerank", (options, kinds, given), checked)
-        result = run.on_cpu(device) if placed is None else run.on_gpus(placed)
-        if placed is not None:
-            add_placement(result.statistics, placed, graph)
+        if placed is None:
+            return run.on_cpu(device)
+        result = run.on_gpus(placed, note_of(placed, "pagerank", asked))
+        add_placement(result.statistics, placed, graph)
         return result
 
 
@@ -186,10 +178,6 @@ def _cuda() -> Any:
     from godwit.algorithms.pagerank import cuda
 
     return cuda
-
-
-_PLAIN = frozenset({float, int, bool, str, type, type(None)})
-"""Types of arguments that can be compared."""
 
 
 class _PageRankRun:
@@ -206,7 +194,6 @@ class _PageRankRun:
         self.start = start
         self.options = options
         self.rank_bytes = graph.vertex_count * settings.number.itemsize
-        self._gpu_query: Any = None  # made by the first run on GPUs
 
     def on_cpu(self, device: Device) -> PageRankResult:
         """Run on a device of the CPU."""
@@ -239,34 +226,43 @@ class _PageRankRun:
         statistics.arcs_relaxed = statistics.rounds * graph.arc_count
         return self._result(outcome.rank, statistics, outcome.iterations, outcome.residual)
 
-    def on_gpus(self, placed: PlacedGraph) -> PageRankResult:
-        """Run on the devices of a placed graph, an iteration per superstep."""
+    def on_gpus(self, placed: PlacedGraph, note: Note | None) -> PageRankResult:
+        """Run on the devices of a placed graph, an iteration per superstep.
+
+        :param note: gets what answers further queries that are alike
+        """
         n, settings, options = self.graph.vertex_count, self.settings, self.options
         duplication = placed.duplication
         one_hop = None if duplication is None else duplication == "1-hop"
         devices = placed.context.devices
         check_ranks(devices, options.gpu, one_hop=bool(one_hop))
         check_options(devices, options.gpu, "PageRank by iterations", OF_STEPS)
-        statistics = RunStatistics(placed.context.device_names, "pull")
         if n == 0:
+            statistics = RunStatistics(placed.context.device_names, "pull")
             return self._result(np.empty(0, settings.number), statistics, 0, 0.0)
-        if options.location.gpu is None:
-            require_memory(self.rank_bytes, f"PageRank of {n:,} vertices")
-        query = self._gpu_query
-        if query is None:
-            query = self._gpu_query = _cuda().RankQuery(
-                settings.number, settings.weighted, settings.teleport, self.start,
-                settings.damping, settings.tolerance, self.max_iterations, self.accelerated,
-                options.location, options.gpu, one_hop,
-            )  # fmt: skip
-        steps = place_positions(placed)
-        with statistics.run() as run:
-            outcome = _cuda().rank_on_gpus(steps, query, make_poll(options))
-            run.parts = outcome.seconds
-        statistics.count_later(
-            partial(_count_iterations, outcome.iterations, outcome.owned, outcome.arcs)
-        )
-        return self._result(outcome.rank, statistics, outcome.iterations, outcome.residual)
+        query = _cuda().RankQuery(
+            settings.number, settings.weighted, settings.teleport, self.start,
+            settings.damping, settings.tolerance, self.max_iterations, self.accelerated,
+            options.location, options.gpu, one_hop,
+        )  # fmt: skip
+        steps, rank_on_gpus = place_positions(placed), _cuda().rank_on_gpus
+
+        def answer(placed: PlacedGraph) -> PageRankResult:
+            if options.location.gpu is None:
+                require_memory(self.rank_bytes, f"PageRank of {n:,} vertices")
+            statistics = RunStatistics(placed.context.device_names, "pull")
+            with statistics.run() as run:
+                outcome = rank_on_gpus(steps, query, make_poll(options))
+                run.parts = outcome.seconds
+            statistics.count_later(
+                partial(_count_iterations, outcome.iterations, outcome.owned, outcome.arcs)
+            )
+            return self._result(outcome.rank, statistics, outcome.iterations, outcome.residual)
+
+        result = answer(placed)
+        if note is not None:
+            note(answer)
+        return result
 
     def _result(
         self, rank: Any, statistics: RunStatistics, iterations: int, residual: float

@@ -28,14 +28,14 @@ from godwit.graph.csr import Graph
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import block_range, run_team
-from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.cuda.slices import Written
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import VertexValues
+from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import (
     PEERS,
@@ -178,26 +178,17 @@ def rank_on_gpus(
     :raises InputError: selective communication where the host copies all values
     :raises DeviceError: devices that wait in vain
     """
-    one_hop = _is_one_hop(placement, query)
-    if not one_hop:
-        refuse_selective(placement, query.gpu)
     seconds: dict[str, float] = {}
     with placement.held():
-        unit_bits, tile_words = (0, 0) if one_hop else _tiling(placement, query)
-        options = (query.gpu, query.dtype, query.weighted, query.accelerated, one_hop)
-
-        def plan_with(tile_words: int) -> _RankPlan:
-            return placement.plan(
-                ("pagerank", *options, tile_words),
-                lambda: _RankPlan(placement, query, one_hop, tile_words, seconds),
-            )
-
-        plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
+        latest = placement.kept(LatestPlan)
+        plan = latest.plan
+        if latest.query is not query or plan is None or not placement.is_current(plan):
+            plan = latest.choose(placement, query, seconds)
         ranks = None
         if plan.gathers_early(query.location):
             ranks = plan.values_at(query.location, lambda: plan.ranks_at(query.location))
         seconds["kernel"] = plan.ask(
-            query, 2.0**unit_bits, poll, None if ranks is None else ranks.start
+            query, latest.units, poll, None if ranks is None else ranks.start
         )
         if plan.exchange.by_host:
             seconds["exchange"] = plan.exchange_s
@@ -210,8 +201,8 @@ def rank_on_gpus(
             ranks = plan.values_at(
                 query.location,
                 lambda: VertexValues(
-                    placement, plan.carried[which], query.dtype, query.location, own_first=one_hop,
-                    exchange=plan.exchange,
+                    placement, plan.carried[which], query.dtype, query.location,
+                    own_first=plan.halos is not None, exchange=plan.exchange,
                 ),
                 which,
             )  # fmt: skip
@@ -262,19 +253,6 @@ def _log_longest(graph: Graph, query: RankQuery) -> int:
 
 def _tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     """Return log2 of the units in 1, and the words of a sum: 0 for row by row."""
-    if query.teleport is not None or query.start is not None:
-        return _chosen_tiling(placement, query)
-    fit, latest = placement.kept(KeptTiles).fit, placement.kept(LatestTiling)
-    if latest.query is query and latest.key[-1] == fit:
-        return latest.tiling
-    key = (query.dtype, query.weighted, query.accelerated, query.damping, query.tiled, fit)
-    if latest.key != key:
-        latest.key, latest.tiling = key, _chosen_tiling(placement, query)
-    latest.query = query
-    return latest.tiling
-
-
-def _chosen_tiling(placement: StepPlacement, query: RankQuery) -> tuple[int, int]:
     if not takes_tiles(placement, query.tiled, "in"):
         return 0, 0
     bits, words = _units(placement.graph, query)
@@ -285,18 +263,40 @@ def _tile_kind(query: RankQuery) -> TileKind:
     return TileKind("in", query.dtype.name, by_outflow=True) if query.weighted else TileKind("in")
 
 
-class LatestTiling:
-    """Cache of :func:`_tiling` for one query with uniform distributions: the next one is mostly the same.
+class LatestPlan:
+    """The plan of the latest query, since the next one is mostly the same.
 
-    :ivar query: the query
-    :ivar key: arguments of the query
-    :ivar tiling: result for it
+    :ivar units: number of units in 1, for sums by tiles
     """
 
     def __init__(self, placement: StepPlacement) -> None:
         self.query: RankQuery | None = None
-        self.key: tuple[Any, ...] = ()
-        self.tiling = (0, 0)
+        self.plan: _RankPlan | None = None
+        self.units = 1.0
+
+    def choose(
+        self, placement: StepPlacement, query: RankQuery, seconds: dict[str, float]
+    ) -> _RankPlan:
+        """Return the plan of a query; parameters and errors as of :func:`rank_on_gpus`.
+
+        :param seconds: gets the times of making it
+        """
+        one_hop = _is_one_hop(placement, query)
+        if not one_hop:
+            refuse_selective(placement, query.gpu)
+        self.query = None
+        unit_bits, tile_words = (0, 0) if one_hop else _tiling(placement, query)
+        options = (query.gpu, query.dtype, query.weighted, query.accelerated, one_hop)
+
+        def plan_with(tile_words: int) -> _RankPlan:
+            return placement.plan(
+                ("pagerank", *options, tile_words),
+                lambda: _RankPlan(placement, query, one_hop, tile_words, seconds),
+            )
+
+        plan = make_with_tiles(placement, tile_words, plan_with, asked=query.tiled)
+        self.query, self.plan, self.units = query, plan, 2.0**unit_bits
+        return plan
 
 
 class RankArrays:
@@ -334,6 +334,16 @@ class _RankPlan(StepPlan[StepPlacement]):
         seconds: dict[str, float],
     ) -> None:  # fmt: skip
         begin = perf_counter()
+        code = source(
+            placement.id_dtype,
+            query.dtype,
+            placement.graph.weight_dtype if query.weighted else None,
+            accelerated=query.accelerated,
+            one_hop=one_hop,
+            tile_words=tile_words,
+        )
+        compile_meanwhile(placement.indexes[0], code)
+        compile_delivery(placement, query.dtype)
         self.halos = placement.halos("in", query.weighted) if one_hop else None
         self.dtype, self.is_tiled = query.dtype, tile_words > 0
         self._dtype_name = query.dtype.name  # which NumPy makes anew each time
@@ -343,14 +353,6 @@ class _RankPlan(StepPlan[StepPlacement]):
         with ExitStack() as stack:
             self.rows = self._rows(placement, query, stack)
             seconds["rows"] = perf_counter() - begin
-            code = source(
-                placement.id_dtype,
-                query.dtype,
-                self.rows[0].weight_dtype if query.weighted else None,
-                accelerated=query.accelerated,
-                one_hop=one_hop,
-                tile_words=tile_words,
-            )
             super().__init__(
                 placement, code, np.zeros(len(placement.parts), ARGUMENTS), query.gpu
             )  # fmt: skip

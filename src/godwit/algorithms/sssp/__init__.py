@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -47,14 +46,17 @@ from godwit.worker.options import (
 from godwit.worker.program import VertexProgram
 from godwit.worker.query import (
     GraphArgument,
+    Note,
     SearchTime,
     answered,
+    answered_likewise,
     devices_for_one_query,
+    note_of,
     on_gpus_unless_slow,
     searched_on_gpus,
     suits_all_gpus,
 )
-from godwit.worker.solve import make_poll, solve
+from godwit.worker.solve import Solution, make_poll, search_again, solve
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
@@ -152,8 +154,12 @@ def run_sssp(
     target: int | None = None,
     cutoff: float | None = None,
     options: SolverOptions,
+    note: Note | None = None,
 ) -> PathResult:
-    """Return distances from the nearest source; see :func:`godwit.sssp`."""
+    """Return distances from the nearest source; see :func:`godwit.sssp`.
+
+    :param note: gets what answers further searches that are alike
+    """
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
     largest = check_weights(graph)
@@ -164,12 +170,14 @@ def run_sssp(
 
     def run(program: VertexProgram) -> PathResult:
         if looks_at_few and program is not SATURATING:
-            on_cores = placed.context.devices[0].shares_memory
-            search = _on_cores if on_cores else _in_supersteps
-            result = search(placed, sources, program, cutoff, options)
+            if placed.context.devices[0].shares_memory:
+                result = _on_cores(placed, sources, program, cutoff, options)
+            else:
+                result = _in_supersteps(placed, sources, program, cutoff, options, note)
             if result is not None:
                 return result
         searched = searched_on_gpus(placed, options)
+        wide = "float64" if program.dtype.kind == "f" else "int64"
         solution = solve(
             program,
             searched,
@@ -177,27 +185,46 @@ def run_sssp(
             options,
             limit=cutoff,
             target=target,
-            result_dtype="float64" if program.dtype.kind == "f" else "int64",
+            result_dtype=wide,
         )
         if program is SATURATING and bool((solution.values == FARTHEST).any()):
             raise ValueOverflowError(
                 f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, beyond the range of "
                 "int64 distances; give the weights as float64, or a cutoff"
             )
-        return PathResult(
-            graph,
-            sources,
-            solution.values,
-            solution.statistics,
-            unit_lengths=graph.weight_dtype is None,
-            location=options.location,
-            placed=searched,
-        )
+        if note is not None and program is not SATURATING:
+            again = search_again(program, searched, options, cutoff, target, wide)
+            if again is not None:
+                alone = None if searched is placed else searched
+                note(partial(_search_again, again, alone, options))
+        return _result(searched, sources, solution, options)
 
     overflowed: list[None] = graph.cached("sssp overflowed", list)
     dtypes = DistanceDtypes.of(graph, cutoff, has_overflowed=bool(overflowed))
     cutoff = dtypes.cutoff
     return dtypes.run(run, lambda: overflowed.append(None))
+
+
+def _search_again(
+    search: Callable[[PlacedGraph, Array], Solution], alone: PlacedGraph | None,
+    options: SolverOptions, placed: PlacedGraph, sources: Array,
+) -> PathResult:  # fmt: skip
+    """Search asynchronously as before.
+
+    :param alone: the graph on the first GPU, if that one alone searches
+    """
+    searched = placed if alone is None else alone
+    return _result(searched, sources, search(searched, sources), options)
+
+
+def _result(
+    placed: PlacedGraph, sources: Array, solution: Solution, options: SolverOptions
+) -> PathResult:
+    graph = placed.graph
+    return PathResult(
+        graph, sources, solution.values, solution.statistics,
+        unit_lengths=graph.weight_dtype is None, location=options.location, placed=placed,
+    )  # fmt: skip
 
 
 _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
@@ -346,10 +373,11 @@ def _cuda() -> Any:
 
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
-    options: SolverOptions,
+    options: SolverOptions, note: Note | None,
 ) -> PathResult | None:  # fmt: skip
     """Search in supersteps on all GPUs or the first; return None if that does not suit the graph.
 
+    :param note: as of :func:`run_sssp`
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
     devices = placed.context.devices
@@ -362,28 +390,41 @@ def _in_supersteps(
     if not takes_all and len(devices) > 1 and placed.has_peers:
         takes_all = not steps.has_room_for_copy()
     names = placed.context.device_names
-    statistics = RunStatistics(names if takes_all else names[:1], "direction-optimizing")
+    names = names if takes_all else names[:1]
+    search_on_gpus = _cuda().search_on_gpus
 
-    def search(placement: StepPlacement) -> Searched:
-        found: Searched = _cuda().search_on_gpus(
-            placement, sources, program.dtype, cutoff, location=options.location,
-            statistics=statistics, gpu=options.gpu, poll=make_poll(options),
+    def answer(placed: PlacedGraph, sources: Array) -> PathResult | None:
+        statistics = RunStatistics(names, "direction-optimizing")
+
+        def search(placement: StepPlacement) -> Searched:
+            found: Searched = search_on_gpus(
+                placement, sources, program.dtype, cutoff, location=options.location,
+                statistics=statistics, gpu=options.gpu, poll=make_poll(options),
+            )  # fmt: skip
+            return found
+
+        with statistics.run() as run:
+            found = search(steps) if takes_all else steps.run_on_first_with_room(search)
+            if found is not None:
+                run.parts = found.seconds
+        if found is None or not found.gains:
+            placed.given_up.add("sssp")
+            placed.ways.clear()
+        if found is None or found.values is None:
+            return None
+        return PathResult(
+            placed.graph, sources, found.values, statistics, unit_lengths=False,
+            location=options.location, placed=placed,
         )  # fmt: skip
-        return found
 
-    found = None
-    with suppress(GraphTooLargeError), statistics.run() as run:
-        found = search(steps) if takes_all else steps.run_on_first_with_room(search)
-        if found is not None:
-            run.parts = found.seconds
-    if found is None or not found.gains:
+    result = None
+    try:
+        result = answer(placed, sources)
+    except GraphTooLargeError:
         placed.given_up.add("sssp")
-    if found is None or found.values is None:
-        return None
-    return PathResult(
-        placed.graph, sources, found.values, statistics, unit_lengths=False, location=options.location,
-        placed=placed,
-    )  # fmt: skip
+    if note is not None and "sssp" not in placed.given_up:
+        note(answer)
+    return result
 
 
 @or_distributed("godwit.algorithms.sssp.distributed", "godwit.algorithms.sssp.distributed_gpus")
@@ -421,6 +462,13 @@ def sssp(
     :raises ValueOverflowError: with integer weights, a distance within the cutoff reaches 2^63 - 2
     :raises RunTimeoutError: the query took longer than ``timeout_s``
     """
+    asked = (
+        devices, partition, target, cutoff, weighted, execution, results, timeout_s, progress,
+        trace, worker, gpu,
+    )  # fmt: skip
+    likewise: PathResult | None = answered_likewise(graph, "sssp", asked, source)
+    if likewise is not None:
+        return likewise
     options = query_options(
         execution=execution,
         worker=worker,
@@ -440,7 +488,12 @@ def sssp(
             "bfs" if counts_arcs else "sssp",
             options,
             lambda placed, options: search(
-                placed, source, target=target, cutoff=cutoff, options=options
+                placed,
+                source,
+                target=target,
+                cutoff=cutoff,
+                options=options,
+                note=note_of(placed, "sssp", asked),
             ),
             _TIME_ON_CORES,
         )

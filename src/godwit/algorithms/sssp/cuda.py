@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.sssp import stages
-from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
+from godwit.algorithms.sssp.cuda_rows import SortedRowArrays, compile_sorting
 from godwit.algorithms.sssp.stages import UNREACHED, first_width
 from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
@@ -22,7 +22,7 @@ from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import VertexValues
+from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     PEERS,
@@ -223,6 +223,13 @@ def search_on_gpus(
     return Searched(distance, seconds, gains, looked, supersteps)
 
 
+def _conversion_of(dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return how distances of a dtype become results: arguments of :class:`VertexValues`."""
+    name, wide = dtype.name, "float64" if dtype.kind == "f" else "int64"
+    unreached = None if wide == name else (UNREACHED[name], UNREACHED[wide])
+    return {"result_dtype": wide, "unreached": unreached}
+
+
 class _SsspPlan(StepPlan[StepPlacement]):
     """The search of a placement for one dtype of distances and one set of options.
 
@@ -243,6 +250,9 @@ class _SsspPlan(StepPlan[StepPlacement]):
         several = placement.device_count > 1
         text = source(placement.id_dtype, dtype, placement.graph.weight_dtype, several=several)
         compile_meanwhile(placement.indexes[0], text)
+        self._conversion = _conversion_of(dtype)
+        compile_sorting(placement)
+        compile_delivery(placement, dtype, **self._conversion)
         sorted_rows = placement.kept(SortedRowArrays)
         self._out, self._in = sorted_rows.make("out"), sorted_rows.make("in")
         seconds["rows"] = perf_counter() - begin
@@ -345,17 +355,15 @@ class _SsspPlan(StepPlan[StepPlacement]):
 
     def distances(self, location: ResultLocation) -> VertexValues:
         """Return the distances of all vertices, which are yet to be gathered."""
-        name = self.dtype_name
-        wide = "float64" if self.dtype.kind == "f" else "int64"
         return VertexValues(
             self.placement,
-            self.arrays.known[name],
+            self.arrays.known[self.dtype_name],
             self.dtype,
             location,
-            result_dtype=wide,
-            unreached=None if wide == name else (UNREACHED[name], UNREACHED[wide]),
+            **self._conversion,
             # What another device's vertices have here is sent to their owners between two slices.
             keeps_others=True,
+            lasts=True,
             exchange=self.exchange,
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from godwit.errors import GraphTooLargeError
 from godwit.graph.cuda.builder import spare_bytes
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import c_type, load
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile, load
 from godwit.runtime.cuda.gpu_arrays import stable_order
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -117,6 +117,13 @@ def source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any]) -> str:
             "",
         ]
     )
+
+
+def compile_sorting(placement: StepPlacement) -> None:
+    """Start to compile the kernels that sort the rows of a weighted graph, while the caller goes on."""
+    weight_dtype = placement.graph.weight_dtype
+    assert weight_dtype is not None
+    compile_meanwhile(placement.indexes[0], source(placement.id_dtype, weight_dtype))
 
 
 def _start(part: StepPart, text: str, name: str, *arguments: Any) -> None:

@@ -164,7 +164,7 @@ class _TrussPlan(OneGpuPlan):
         struct["edges"], struct["edges_a_step"], struct["hubs"] = edges.count, _EDGES_A_STEP, hubs
         places = self.array("places")[self.part].pointer
         self._delivery = Delivery(
-            [Share(self.part.index, self.part.stream, 0, edges.count)],
+            [Share(self.part.index, self.part.stream, 0, edges.count, edges.count)],
             edges.count,
             edges.dtype,
             lambda number: places,

@@ -430,7 +430,10 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all work in the stream is done."""
-        _call(self._synchronize, self._arguments, self.index, self._failed)
+        if self._synchronize(
+            *self._arguments
+        ):  # with the GPU as the current one, or to say why not
+            _call(self._synchronize, self._arguments, self.index, self._failed)
 
     def close(self) -> None:
         """Destroy the stream; work in it runs to its end."""
@@ -706,7 +709,8 @@ class Launch:
 
     def start(self) -> None:
         """Start the kernel."""
-        _call(self._launch, self._arguments, self.kernel.index, self._failed)
+        if self._launch(*self._arguments):  # with the GPU as the current one, or to say why not
+            _call(self._launch, self._arguments, self.kernel.index, self._failed)
 
 
 def launch(kernel: Kernel, stream: Stream, **given: Any) -> None:

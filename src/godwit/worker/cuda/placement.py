@@ -248,6 +248,13 @@ class GpuEndpoints(Generic[Part]):
         kept: Plan = known.plan
         return kept
 
+    def is_current(self, plan: Closable) -> bool:
+        """Return True if a plan of :meth:`plan` is kept still, and points to memory that is there."""
+        for known in self._plans.values():
+            if known.plan is plan:
+                return known.version == self.version
+        return False
+
     def has_plan(self, key: Hashable) -> bool:
         """Return True if :meth:`plan` has a plan that it need not make."""
         known = self._plans.get(key)

@@ -34,7 +34,7 @@ class PartDelivery(Delivery):
 
         super().__init__(
             [
-                Share(part.index, part.stream, first, count)
+                Share(part.index, part.stream, first, count, count)
                 for part, first, count in zip(parts, firsts[:-1], counts, strict=True)
             ],
             firsts[-1],

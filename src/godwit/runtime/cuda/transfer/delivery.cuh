@@ -13,6 +13,9 @@ struct DeliveryArguments {
     i64 count;
     const Value *others;  // are read instead if the number at `turn` is odd
     const u64 *turn;      // null: the values are read
+    const Value *joined;  // null: all are read above; else those of positions that are not own
+    i64 first;            // the first own position, and the number of own ones
+    i64 owned;
     Value limit;
     Value identity;
     Result never;
@@ -33,6 +36,7 @@ extern "C" __global__ void deliver(const __grid_constant__ DeliveryArguments giv
     const i64 block = static_cast<i64>(blockDim.x) * RESULTS_PER_THREAD;
     const i64 stride = gridDim.x * block;
     const Value *values = given.turn && (*given.turn & 1) ? given.others : given.values;
+    const Value *joined = given.joined ? given.joined : values;
     // Neighbouring threads write neighbouring results: whole lines go over the bus.
     for (i64 first = blockIdx.x * block + threadIdx.x; first < given.count; first += stride) {
         i64 at[RESULTS_PER_THREAD];
@@ -43,7 +47,11 @@ extern "C" __global__ void deliver(const __grid_constant__ DeliveryArguments giv
             at[k] = i >= given.count ? 0 : given.positions ? given.positions[i] : i;
         }
 #pragma unroll
-        for (int k = 0; k < RESULTS_PER_THREAD; k++) value[k] = values[at[k]];
+        for (int k = 0; k < RESULTS_PER_THREAD; k++) {
+            const bool is_own =
+                static_cast<u64>(at[k] - given.first) < static_cast<u64>(given.owned);
+            value[k] = (is_own ? values : joined)[at[k]];
+        }
 #pragma unroll
         for (int k = 0; k < RESULTS_PER_THREAD; k++) {
             const i64 i = first + static_cast<i64>(k) * blockDim.x;

@@ -63,12 +63,14 @@ class Share:
     :param stream: of the endpoint
     :param first: position of its first value among those of all endpoints
     :param count: number of its values
+    :param active: number of the first of these that runs may change; the others are the same after all runs
     """
 
     index: int
     stream: Stream
     first: int
     count: int
+    active: int
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def _arguments_dtype(conversion: Conversion) -> np.dtype[Any]:
     fields = [
         *((name, np.uint64) for name in ("values", "positions", "results")),
         ("count", np.int64),
-        *((name, np.uint64) for name in ("others", "turn")),
+        *((name, np.uint64) for name in ("others", "turn", "joined")),
+        *((name, np.int64) for name in ("first", "owned")),
         *(("limit", value), ("identity", value), ("never", result)),
     ]
     return np.dtype(fields, align=True)
@@ -140,6 +143,10 @@ class _Gather:
         self, kernel: driver.Kernel, stream: Stream, conversion: Conversion, count: int
     ) -> None:
         self._arguments = np.zeros(1, _arguments_dtype(conversion))
+        self._results = self._arguments["results"]
+        # Those of the latest start, which are mostly the same.
+        self._piece: Piece | None = None
+        self._conversion = conversion
         blocks = -(-count // (_BLOCK_THREADS * _RESULTS_PER_THREAD))
         self._launch = driver.Launch(
             kernel,
@@ -151,14 +158,23 @@ class _Gather:
 
     def start(self, conversion: Conversion, piece: Piece, results: int) -> None:
         """Start to write the results of a piece to an address that the GPU reaches."""
-        arguments = self._arguments
+        self._results[0] = results
+        if piece is not self._piece or conversion is not self._conversion:
+            self._write(conversion, piece)
+        self._launch.start()
+
+    def _write(self, conversion: Conversion, piece: Piece) -> None:
+        """Write all arguments but the address of the results."""
+        self._piece, arguments = None, self._arguments
         arguments["values"], arguments["positions"] = piece.values, piece.positions
-        arguments["results"], arguments["count"] = results, piece.count
+        arguments["count"] = piece.count
         arguments["others"], arguments["turn"] = piece.turn
+        arguments["joined"] = piece.joined
+        arguments["first"], arguments["owned"] = piece.own
         if conversion.bound:
             arguments["limit"], arguments["identity"] = conversion.limit, conversion.identity
             arguments["never"] = conversion.never
-        self._launch.start()
+        self._piece, self._conversion = piece, conversion
 
 
 @dataclass(frozen=True)
@@ -173,6 +189,9 @@ class Piece:
     :param vertices: index of each result among these, if they are no range
     :param turn: address of a second array of values, and of a counter on the GPU: the kernel reads the
         second array if the counter is odd; (0, 0): there is only one
+    :param joined: address of the values of all positions on that GPU, where those of others are read; 0:
+        all are read in ``values``
+    :param own: position of the first of the GPU's own values, and their number
     """
 
     number: int
@@ -182,6 +201,25 @@ class Piece:
     begin: int = 0
     vertices: Array | None = None
     turn: tuple[int, int] = (0, 0)
+    joined: int = 0
+    own: tuple[int, int] = (0, 0)
+
+
+@dataclass
+class _Start:
+    """A kernel that is started for each array of results, with what it writes.
+
+    :param to: where it writes, which differs from array to array
+    """
+
+    gather: _Gather
+    conversion: Conversion
+    piece: Piece
+    to: int
+
+    def start(self) -> None:
+        """Start the kernel."""
+        self.gather.start(self.conversion, self.piece, self.to)
 
 
 class Delivery:
@@ -256,7 +294,7 @@ class Delivery:
     ) -> None:
         begin, item = perf_counter(), conversion.result_dtype.itemsize
         gatherer = self.gatherer(None)
-        pieces = self.pieces(gatherer, values, joined, turns)
+        pieces = self.pieces(gatherer, values, conversion, joined, turns)
         if joined:
             self.join(gatherer, values, conversion, joined)
         if is_locked and pieces[0].vertices is None:
@@ -331,17 +369,31 @@ class Delivery:
     # To both
 
     def pieces(
-        self, gatherer: int, values: Sequence[int], joined: int, turns: Turns = ()
+        self,
+        gatherer: int,
+        values: Sequence[int],
+        conversion: Conversion,
+        joined: int,
+        turns: Turns = (),
     ) -> list[Piece]:
         """Return a piece for each GPU, or one for the GPU where all values were joined.
 
         :param joined: address of the joined values on the gatherer's GPU; 0 if each GPU writes its own
-        :param turns: as of :class:`Arrival`; joined values of several shares have none
+        :param turns: as of :class:`Arrival`
         """
         if self._positions is not None and joined:
-            positions = self._positions(gatherer)
-            turn = turns[0] if len(turns) == 1 else (0, 0)
-            return [Piece(gatherer, joined, positions, self.count, turn=turn)]
+            share, itemsize = self.shares[gatherer], conversion.dtype.itemsize
+            return [
+                Piece(
+                    gatherer,
+                    values[gatherer] - share.first * itemsize,
+                    self._positions(gatherer),
+                    self.count,
+                    turn=_moved(turns[gatherer], -share.first * itemsize) if turns else (0, 0),
+                    joined=joined,
+                    own=(share.first, share.count),
+                )
+            ]
         pieces = []
         for number, share in enumerate(self.shares):
             vertices = None if self._positions is None else self._vertices(number)
@@ -353,32 +405,41 @@ class Delivery:
         return pieces
 
     def join(
-        self, gatherer: int, values: Sequence[int], conversion: Conversion, joined: int
+        self,
+        gatherer: int,
+        values: Sequence[int],
+        conversion: Conversion,
+        joined: int,
+        *,
+        changed: bool = False,
     ) -> None:
-        """Start to copy the values of all shares to the GPU of one, in whose stream it gathers."""
+        """Start to copy the values of other shares to the GPU of one, in whose stream it gathers.
+
+        :param changed: only those that runs may change: the others were copied after an earlier one
+        """
         to, itemsize = self.shares[gatherer], conversion.dtype.itemsize
         for share, origin in zip(self.shares, values, strict=True):
             target = joined + share.first * itemsize
-            if share.count and origin != target:
-                nbytes = share.count * itemsize
+            nbytes = (share.active if changed else share.count) * itemsize
+            if nbytes and share is not to:
                 pool = event_pool(share.index)
                 pool.record_unless_done(share.stream.native).wait_on(to.stream)
                 driver.copy_peer_async(target, to.index, origin, share.index, nbytes, to.stream)
 
-    def join_by_turns(
+    def joins_by_turns(
         self, gatherer: int, values: Sequence[int], turns: Turns, plain: Conversion, joined: int
-    ) -> None:
-        """Do as :meth:`join` by kernels, which choose the values; GPUs reach the gatherer's memory.
+    ) -> list[_Start]:
+        """Return what does as :meth:`join` by kernels, which choose the values; GPUs reach that memory.
 
         :param plain: of values to themselves
         """
-        to = self.shares[gatherer].stream
+        starts = []
         for number, share in enumerate(self.shares):
-            if share.count:
+            if share.count and number != gatherer:
                 piece = Piece(number, values[number], 0, share.count, turn=turns[number])
-                self.start(piece, plain, joined + share.first * plain.dtype.itemsize)
-                if number != gatherer:
-                    event_pool(share.index).record(share.stream.native).wait_on(to)
+                to = joined + share.first * plain.dtype.itemsize
+                starts.append(_Start(self.prepare(number, plain), plain, piece, to))
+        return starts
 
     def start(self, piece: Piece, conversion: Conversion, to: int) -> None:
         """Start to write a piece to an address that its GPU reaches."""
@@ -420,18 +481,20 @@ class Arrival:
     wait for a kernel; a GPU that runs alone gets all but the first while its kernel runs.
 
     :param values: the address of each share's values
-    :param joined: address, on the gatherer's GPU, of room for the values of all positions, where its own
-        are already; 0 if there is none
+    :param joined: address, on the gatherer's GPU, of room for the values of all positions; 0 if there is
+        none
     :param turns: as of :class:`Piece`, of the values of each share; () if values are in one array. For
         arrays on the GPU of a share, whose memory all GPUs reach
     :param is_alone: no kernel waits for one on another GPU
+    :param lasts: values beyond the active ones of a share (:class:`Share`) stay where they were joined
     """
 
     def __init__(
         self, delivery: Delivery, values: Sequence[int], conversion: Conversion,
         location: ResultLocation, *, joined: int = 0, turns: Turns = (),
-        is_alone: bool = False,
+        is_alone: bool = False, lasts: bool = False,
     ) -> None:  # fmt: skip
+        self._lasts, self._has_lasting = lasts, False
         self._delivery, self._values, self._conversion = delivery, values, conversion
         self._location, self._joined, self._joined_at = location, joined, 0
         self._turns, self._is_alone = turns, is_alone
@@ -441,6 +504,8 @@ class Arrival:
         self._pieces: list[Piece] = []
         self._writers: list[Share] = []
         self._written_at: list[int] = []
+        self._joins: list[_Start] = []  # by turns
+        self._only: _Start | None = None  # writes the whole array, each time in the same way
         self._is_allocated = self._is_started = False
         self._scratch: list[Buffer] = []  # memory that is free again when all streams are done
 
@@ -458,7 +523,9 @@ class Arrival:
         self._is_allocated = True
         if gpu is not None:
             self._result = self._location.empty(delivery.count, self._conversion.result_dtype)
-            if delivery.count:
+            if self._only is not None:
+                self._only.to = self._address_of(self._only.piece)
+            elif delivery.count:
                 try:
                     self._lay_out(gpu)
                 except GraphTooLargeError:  # no room for what is on its way: it goes by the host
@@ -483,12 +550,13 @@ class Arrival:
         if delivery.has_positions and not joined:
             joined = self._room(number, conversion.dtype.itemsize * _end(delivery.shares))
         if not self._pieces or joined != self._joined_at:
-            self._pieces = delivery.pieces(number, self._values, joined, self._turns)
+            self._pieces = delivery.pieces(number, self._values, conversion, joined, self._turns)
             self._writers = [delivery.shares[piece.number] for piece in self._pieces]
             self._joined_at = joined
-        if self._joins_by_turns:
-            for one in range(len(delivery.shares)):
-                delivery.prepare(one, self._plain)
+            if self._joins_by_turns:
+                self._joins = delivery.joins_by_turns(
+                    number, self._values, self._turns, self._plain, joined
+                )
         self._written_at = []
         for piece in self._pieces:
             at = piece.values
@@ -498,7 +566,9 @@ class Arrival:
                 at = self._room(piece.number, piece.count * conversion.result_dtype.itemsize)
             self._written_at.append(at)
             if at != piece.values:
-                delivery.prepare(piece.number, conversion)
+                gather = delivery.prepare(piece.number, conversion)
+                if len(self._pieces) == 1 and not self._scratch:
+                    self._only = _Start(gather, conversion, piece, at)
 
     def _room(self, number: int, nbytes: int) -> int:
         """Return the address of memory on a share's GPU, kept by the process for others afterwards."""
@@ -521,12 +591,18 @@ class Arrival:
         self._is_started = True
         if self._result is None or gpu is None:
             return
-        if self._joined_at:
+        if self._joined_at and len(self._values) > 1:
             to, at = delivery.gatherer(gpu), self._joined_at
-            if self._joins_by_turns:
-                delivery.join_by_turns(to, self._values, self._turns, self._plain, at)
-            elif len(self._values) > 1 or self._values[0] != at:
-                delivery.join(to, self._values, conversion, at)
+            for one in self._joins:
+                one.start()
+                share = delivery.shares[one.piece.number]
+                event = event_pool(share.index).record(share.stream.native)
+                event.wait_on(delivery.shares[to].stream)
+            if not self._joins_by_turns:
+                delivery.join(to, self._values, conversion, at, changed=self._has_lasting)
+        if self._only is not None:
+            self._only.start()
+            return
         for piece, at in zip(self._pieces, self._written_at, strict=True):
             if at != piece.values:
                 delivery.start(piece, conversion, at)
@@ -547,9 +623,15 @@ class Arrival:
         try:
             for share in self._writers:
                 share.stream.synchronize()
+            self._has_lasting = self._lasts  # from a whole run, after which it was joined
         finally:
             self.discard()
         return result
+
+
+def _moved(turn: tuple[int, int], nbytes: int) -> tuple[int, int]:
+    """Return what a piece has as ``turn``, with its values at another address."""
+    return turn[0] + nbytes, turn[1]
 
 
 def _end(shares: Sequence[Share]) -> int:

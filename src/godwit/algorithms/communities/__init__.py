@@ -18,7 +18,14 @@ import numpy as np
 
 from godwit.algorithms.checks import check_graph
 from godwit.algorithms.communities import query
-from godwit.algorithms.communities.levels import Cores, Level, Steps, leiden_levels, louvain_levels
+from godwit.algorithms.communities.levels import (
+    Cores,
+    Level,
+    Steps,
+    is_small,
+    leiden_levels,
+    louvain_levels,
+)
 from godwit.algorithms.communities.query import WeightedRows
 from godwit.algorithms.communities.result import CommunitiesResult, by_size
 from godwit.arrays import host_array
@@ -30,6 +37,7 @@ from godwit.placement import PlacedGraph
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
+from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
@@ -147,7 +155,7 @@ def leiden(
     iterations = as_count(iterations, "iterations", 1, _MOST_ITERATIONS)
 
     def find(steps: Steps[Any]) -> tuple[Any, list[Array]]:
-        return leiden_levels(steps, iterations, scales=objective == "modularity")
+        return leiden_levels(steps, iterations, slow=objective == "modularity")
 
     return _find(
         "leiden", graph, resolution, objective, find, weighted, seed, devices,
@@ -336,8 +344,7 @@ class _LevelsRun:
         """Return what the CPU computes."""
         poll = make_poll(self.options)
         with statistics.phase("run"):
-            level, factor = _first_level(self.graph, self.arcs, self.resolution, self.objective)
-            cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
+            cores, level = self._cores(query.thread_limit(devices), poll)
             label, maps = self.find(cores)
             label = by_size(label)
             strength = level.mass[0] if self.objective == "modularity" else None
@@ -347,6 +354,12 @@ class _LevelsRun:
         return CommunitiesResult(
             self.graph, label, maps, value, quality, statistics, self.options.location
         )
+
+    def _cores(self, threads: int | None, poll: RunPoll | None) -> tuple[Cores, Level]:
+        """Return the steps of the CPU, and the first level."""
+        level, factor = _first_level(self.graph, self.arcs, self.resolution, self.objective)
+        level.is_serial = is_small(level.vertex_count, level.arcs)
+        return Cores(level, factor, self.seed, threads, poll), level
 
     @property
     def _weight(self) -> float:
@@ -362,7 +375,7 @@ class _LevelsRun:
     def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult:
         """Return the same, computed on the first GPU."""
         from godwit.algorithms.communities.cuda_summary import CommunitySummary
-        from godwit.algorithms.communities.levels_cuda import GpuSteps, Scores
+        from godwit.algorithms.communities.levels_cuda import GpuSteps, Scores, uploaded_labels
 
         placed.check_all_duplicated(f"{statistics.solver} runs")
         weighted = len(self.arcs.rows.weights) > 0
@@ -377,18 +390,30 @@ class _LevelsRun:
         )
         loops = 1 if self.graph.directed else 2
 
+        arc_count = (1 + scores.one_way) * self.graph.arc_count
+
         def run(whole: Any) -> Outcome:
             with whole.held():
-                steps = GpuSteps(whole, scores, loops, self.seed, gpu, poll, self.options.location)
-                label, maps = self.find(steps)
+                steps: GpuSteps | Cores
+                if is_small(self.graph.vertex_count, arc_count):
+                    steps, _ = self._cores(None, poll)
+                    on_host, maps = self.find(steps)
+                    label = uploaded_labels(whole, on_host)
+                    seconds: dict[str, float] = {}
+                else:
+                    steps = GpuSteps(
+                        whole, scores, loops, self.seed, gpu, poll, self.options.location
+                    )
+                    label, maps = self.find(steps)
+                    seconds = steps.seconds
                 if poll is not None:
                     poll.before = steps.visits
                 summary = CommunitySummary(whole, gpu, poll, weighted=weighted)
                 found = summary.number(label, self.options.location, resolution=self._weight)
             for phase, taken in summary.seconds.items():
                 to = "summary" if phase in ("kernel", "sort") else phase
-                steps.seconds[to] = steps.seconds.get(to, 0.0) + taken
-            return Outcome((maps, found), steps.visits, 0, steps.rounds, steps.seconds)
+                seconds[to] = seconds.get(to, 0.0) + taken
+            return Outcome((maps, found), steps.visits, 0, steps.rounds, seconds)
 
         maps, found = run_on_first_gpu(placed, statistics, run).values
         statistics.levels = len(maps) + 1

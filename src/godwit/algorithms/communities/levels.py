@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -39,11 +39,16 @@ a 64th of those of a large level, which move once more on the way down, and an e
 iteration follows."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
+_SMALL_GRAPH_ARCS = 1 << 21
+"""Arcs up to which a graph of no more than 2 * SMALL_VERTICES is small: one thread begins several times."""
+_STARTS = 4
+"""Partitions of a small graph, of which every second one grows slowly."""
+_AGREEMENTS = 2
+"""Levels of a small graph whose vertices are what all of its partitions leave together."""
 _SCALES = (10.0, 3.0)
-"""Where communities show early, resolution counts so many times at the lowest levels: they grow slowly."""
-_EARLY_MODULARITY, _CLEAR_MODULARITY = 0.3, 0.5
-"""Modularity of the first communities from which on they show early, and of those of an iteration from
-which on they are clear; random graphs have less."""
+"""Where communities grow slowly, resolution counts so many times at the lowest levels."""
+_CLEAR_MODULARITY = 0.5
+"""Modularity from which on the communities of an iteration are clear; random graphs have less."""
 _NEXT_SEED = 0x9E3779B97F4A7C15
 
 
@@ -53,6 +58,10 @@ class HasVertices(Protocol):
     @property
     def vertex_count(self) -> int:
         """Number of vertices, n."""
+
+    @property
+    def arcs(self) -> int:
+        """Number of arcs."""
 
 
 @dataclass
@@ -342,7 +351,14 @@ class Cores:
         leaving = np.empty(level.row_count, np.int64)
         self._run(cpu.vertex_strengths, level, *level.rows, 1, leaving)
         between = int(leaving.sum()) / (2 if len(level.mass[1]) else 1)
-        return 1 - between / total - math.fsum((out / total) * (into / total))
+        return 1 - between / total - _exact_sum((out / total) * (into / total))
+
+    def quality(self, level: Level) -> float:
+        """Return what moves have raised: by it partitions of a level compare."""
+        inside = sum(self._run(cpu.inner_weight, level, *level.rows, self.label))
+        out, into = (total.astype(np.float64) for total in self._total)
+        squares = out * out if len(into) == 0 else 2 * (out * into)
+        return float(inside) - self._factor * _exact_sum(squares)
 
     def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
         old, (low, high) = self.label, (level, above) if lifts else (above, level)
@@ -403,6 +419,11 @@ class Cores:
         return parent
 
 
+def _exact_sum(numbers: Array) -> float:
+    """Return the sum of numbers that are not negative, rounded once; most are 0 in some levels."""
+    return math.fsum(numbers[numbers > 0].tolist())
+
+
 def _copies(mass: tuple[Array, Array]) -> tuple[Array, Array]:
     return mass[0].copy(), mass[1].copy()
 
@@ -419,6 +440,17 @@ def first_word(seed: int) -> int:
 def is_serial(vertices: int, arcs: int) -> bool:
     """Return True if a level above the first is one thread's, on a computer with a GPU as without."""
     return vertices <= SMALL_VERTICES and arcs <= SERIAL_ARCS
+
+
+def is_small(vertices: int, arcs: int) -> bool:
+    """Return True if a graph is one thread's, on a computer with a GPU as without."""
+    return vertices <= 2 * SMALL_VERTICES and arcs <= _SMALL_GRAPH_ARCS
+
+
+def _is_large(level: HasVertices) -> bool:
+    """Return True if the first level is neither small nor dense."""
+    n = level.vertex_count
+    return n > SMALL_VERTICES and not is_small(n, level.arcs)
 
 
 def enough_moves(vertices: int, *, upward: bool = False, again: bool = False) -> int:
@@ -493,56 +525,93 @@ class Steps(Protocol[StepLevel]):
         """
 
 
-def _first_moves(
-    steps: Steps[StepLevel], *, scales: bool = True, again: bool = False
-) -> tuple[float, ...]:
-    """Move the vertices of the first level, each alone at first; return scales for the next levels.
+def _merge(
+    steps: Steps[StepLevel], levels: list[StepLevel], scales: tuple[float, ...] = ()
+) -> None:
+    """Add levels whose vertices are the communities of the level below, until none moves: Louvain's way up.
 
-    Greedy moves in a small graph with hubs join large communities too early, and later levels cannot part
-    them. With a higher resolution at first they stay small, where there is structure; in random graphs,
-    whose modularity is low, that only hides what little there is.
-
-    :param scales: where it is of use
-    :param again: as for :func:`enough_moves`
+    :param levels: of the last one vertices have moved
+    :param scales: resolution counts so many times at the next levels
     """
-    level = steps.first
-    steps.begin_alone(level)
-    steps.move(level, upward=True, again=again)
-    if not scales or level.vertex_count > SMALL_VERTICES:
-        return ()
-    above = steps.aggregate(level)
-    if above is None or steps.modularity(above) < _EARLY_MODULARITY:
-        return ()
-    steps.begin_alone(level)
-    steps.move(level, scale=_SCALES[0])
-    return _SCALES[1:]
-
-
-def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Any]]:
-    """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
-    scales = _first_moves(steps)
-    levels = [steps.first]
     while True:
         level = levels[-1]
         above = steps.aggregate(level)
         if above is None:
             if not scales:
-                break
+                return
             above = level
         else:
             levels.append(above)
         steps.begin_alone(above)
         merged = level.vertex_count - above.vertex_count
         if not scales and merged <= level.vertex_count // _LAST_MERGES:
-            break
+            return
         steps.move(above, scale=scales[0] if scales else 1.0, upward=True)
         scales = scales[1:]
+
+
+def _from_starts(cores: Cores, *, slow: bool) -> list[Level]:
+    """Return the first levels of a small graph: a vertex of the next one is what all starts agree on.
+
+    Partitions that begin with other seeds err in other places; what all of them leave together belongs
+    together (Ovelgoenne, Geyer-Schulz, "An ensemble learning strategy for graph clustering", 2012). The
+    communities of the best of them go on from there. In small graphs with hubs, communities that are large
+    at the first level keep what later levels cannot part, while random graphs lose by growing slowly: so
+    every second start does.
+
+    :param slow: where masses are strengths, it may be of use
+    """
+    cores.begin_alone(cores.first)
+    levels = [cores.first]
+    for _ in range(_AGREEMENTS):
+        level = levels[-1]
+        n = level.vertex_count
+        agreed, best, best_quality = np.zeros(n, np.int64), cores.label, cores.quality(level)
+        for start in range(_STARTS):
+            scales = _SCALES if slow and start % 2 == 0 else (1.0,)
+            cores.begin_alone(level)
+            cores.move(level, scale=scales[0])
+            above = [level]
+            _merge(cores, above, scales[1:])
+            _move_downwards(cores, above)
+            agreed = np.unique(agreed * n + cores.label, return_inverse=True)[1]
+            quality = cores.quality(level)
+            if quality > best_quality:
+                best, best_quality = cores.label, quality
+        vertices = np.unique(agreed, return_index=True)[1].astype(level.ids)
+        cores.take(level, vertices[agreed])
+        joined = cores.aggregate(level)
+        cores.take(level, best)
+        if joined is None:
+            break
+        cores.lift(level, joined)
+        levels.append(joined)
+        cores.move(joined)
+    return levels
+
+
+def _begin(steps: Steps[StepLevel], *, slow: bool, again: bool = False) -> list[StepLevel]:
+    """Return the first levels, of the last of which vertices have moved.
+
+    :param slow: as of :func:`_from_starts`
+    :param again: as for :func:`enough_moves`
+    """
+    on_cores: Any = steps
+    if isinstance(on_cores, Cores) and on_cores.first.is_serial:
+        return cast("list[StepLevel]", _from_starts(on_cores, slow=slow))
+    steps.begin_alone(steps.first)
+    steps.move(steps.first, upward=True, again=again)
+    return [steps.first]
+
+
+def louvain_levels(steps: Steps[StepLevel]) -> tuple[Any, list[Any]]:
+    """Return the community of each vertex, by an id, and maps from the vertices of a level to the next."""
+    levels = _begin(steps, slow=True)
+    _merge(steps, levels)
     return _moved_downwards(steps, levels)
 
 
-def leiden_levels(
-    steps: Steps[StepLevel], iterations: int, *, scales: bool
-) -> tuple[Any, list[Any]]:
+def leiden_levels(steps: Steps[StepLevel], iterations: int, *, slow: bool) -> tuple[Any, list[Any]]:
     """Return the same of Leiden's method.
 
     The first of several iterations over a large graph is rough: rounds end early, communities are not
@@ -551,28 +620,24 @@ def leiden_levels(
     are not, it divides the first level, and no other large one: parts have nearly as many arcs as the
     vertices that they are made of. Between iterations, vertices of a large first level do not move.
 
-    :param scales: as for :func:`_first_moves`
+    :param slow: masses are strengths
     """
-    is_rough = iterations > 1 and steps.first.vertex_count > SMALL_VERTICES
-    left = _first_moves(steps, scales=scales, again=is_rough)
-    levels = [steps.first]
+    is_rough = iterations > 1 and _is_large(steps.first)
+    levels = _begin(steps, slow=slow, again=is_rough)
     for iteration in range(iterations):
         lowest, divides_all = 0, True
-        if is_rough and iteration == 1 and scales and len(levels) > 1:
+        if is_rough and iteration == 1 and slow and len(levels) > 1:
             divides_all = steps.modularity(levels[-1]) >= _CLEAR_MODULARITY
             lowest = int(divides_all)
-        _move_downwards(steps, levels[lowest:], first=False, moves=not is_rough)
+        if iteration > 0:
+            _move_downwards(steps, levels[lowest:], first=False, moves=not is_rough)
+            levels = levels[: lowest + 1]
         is_rough = is_rough and iteration == 0
-        levels = levels[: lowest + 1]
         while True:
             level = levels[-1]
             n = level.vertex_count
             if steps.count_communities(level) == n:
-                if not left:
-                    break
-                steps.move(level, scale=left[0])
-                left = left[1:]
-                continue
+                break
             divides = divides_all or len(levels) == lowest + 1 or n <= SMALL_VERTICES
             above = None
             if divides and not is_rough:
@@ -583,10 +648,9 @@ def leiden_levels(
             assert above is not None
             steps.lift(level, above)
             levels.append(above)
-            if not left and n - above.vertex_count <= n // _LAST_MERGES:
+            if n - above.vertex_count <= n // _LAST_MERGES:
                 break
-            steps.move(above, scale=left[0] if left else 1.0, upward=True, again=is_rough)
-            left = left[1:]
+            steps.move(above, upward=True, again=is_rough)
     return _moved_downwards(steps, levels)
 
 
@@ -600,8 +664,7 @@ def _move_downwards(
     """
     for level, above in zip(levels[-2::-1], levels[:0:-1], strict=True):
         steps.lower(level, above)
-        is_large_first = level is steps.first and level.vertex_count > SMALL_VERTICES
-        if moves and (first or not is_large_first):
+        if moves and (first or level is not steps.first or not _is_large(level)):
             steps.move(level)
 
 

@@ -133,6 +133,21 @@ def _listed_bytes(*, wide: bool, one_way: bool) -> int:
     return 4 * 4 + 2 * sums + (16 + 8 * wide if one_way else 0)
 
 
+def uploaded_labels(placement: StepPlacement, label: Array) -> DeviceArray:
+    """Return labels by position on the only GPU, as uint32.
+
+    :param label: (n) a vertex of each vertex' community
+    """
+    require_short_labels(placement)
+    (part,) = placement.parts
+    array = placement.arrays("levels")["label", 0]
+    placement.reserve((array, [max(8, 4 * placement.capacity)]))
+    by_position = np.zeros(placement.capacity, np.uint32)
+    by_position[placement.numbering.position] = label
+    array[part].upload(by_position)
+    return array
+
+
 @dataclass(frozen=True)
 class Scores:
     """Definition of the score by which a vertex chooses its community.

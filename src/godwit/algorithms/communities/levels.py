@@ -587,6 +587,8 @@ def _from_starts(cores: Cores, *, slow: bool) -> list[Level]:
         cores.lift(level, joined)
         levels.append(joined)
         cores.move(joined)
+        if joined.arcs > _SMALL_GRAPH_ARCS // 2:  # partitions agree on little, in random graphs
+            break
     return levels
 
 

@@ -412,12 +412,18 @@ class Processes:
             self.abort(f"process {status.Get_source()} ended while this one ran {runs}")
 
     def _say_ended(self) -> None:
-        """Tell the other processes that this one ends, in case one of them waits for it."""
+        """Tell the other processes that this one ends, in case one of them waits for it; wait for them.
+
+        The system waits for all processes to end, in any case; here, for their messages, none of which is
+        left over then. A process that waits for this one in a function of Godwit's ends all.
+        """
         if self._mpi.Is_finalized():
             return
-        nothing = np.empty(0, np.uint8)
-        for other in self.others:
-            self._world.Isend(nothing, other, _ENDED)
+        nothing, world = np.empty(0, np.uint8), self._world
+        requests = [world.Isend(nothing, other, _ENDED) for other in self.others]
+        requests += [world.Irecv(nothing, other, _ENDED) for other in self.others]
+        while not self._mpi.Request.Testall(requests):
+            time.sleep(_NAP_S)
 
     def _take_interruptions(self) -> Any:
         """Defer Ctrl-C while messages are on their way; return the handler before, None if unchanged."""

@@ -12,7 +12,11 @@ measured between them, too::
 Predict up to 1,024 machines. Halos are counted for each number of machines, on the ranges of vertices that
 they would get; what else is sent grows with the number of other processes::
 
-    python benchmarks/scaling.py rmat:22 --cores 64 --latency-us 2 --message-us 0.5 --bytes-s 25e9
+    python benchmarks/scaling.py rmat:20 --cores 64 --latency-us 2 --message-us 0.5 --bytes-s 25e9
+
+With ``--arcs N`` each machine has N arcs, of a graph that grows with the machines. The time for an arc, and
+the share of its arcs that a machine has in its border, are then those of the given graph on as many
+machines. (Of R-MAT graphs that share falls as the graph grows, so the bytes are bounded from above.)
 """
 
 from __future__ import annotations
@@ -94,14 +98,18 @@ def largest_border(graph: gw.Graph, parts: int) -> int:
     return int(sent.max())
 
 
-def extrapolated(counted: Run, borders: dict[int, int], processes: int) -> Run:
-    """Return what would be sent by a process of many, from what is by one of a few."""
+def extrapolated(counted: Run, borders: dict[int, int], processes: int, grown: float) -> Run:
+    """Return what would be sent by a process of many, from what is by one of a few.
+
+    :param grown: how many times as large as the counted one the graph is
+    """
     others = processes - 1
     headers = _HEADER_BYTES * counted.supersteps
     data = counted.message_bytes - headers * (_COUNTED - 1)
     return counted._replace(
         messages=counted.messages * others // (_COUNTED - 1),
-        message_bytes=headers * others + data * borders[processes] // max(1, borders[_COUNTED]),
+        message_bytes=headers * others
+        + int(grown * data * borders[processes] / max(1, borders[_COUNTED])),
     )
 
 
@@ -214,21 +222,27 @@ def check(spec: str, runs: int) -> None:
             )
 
 
-def project(spec: str, runs: int, cores: int, network: Network) -> None:
-    """Print the model's times for up to 1,024 machines."""
+def project(spec: str, runs: int, cores: int, network: Network, arcs: float | None) -> None:
+    """Print the model's times for up to 1,024 machines.
+
+    :param arcs: of each machine. None: they share those of the graph
+    """
     graph = gw.generate(spec)
+    edges = graph.edge_count or graph.arc_count
     borders = {parts: largest_border(graph, parts) for parts in (*_MACHINES, _COUNTED)}
     alone = {name: Run(*of) for name, of in started("--measure", spec, 1, runs).items()}
     counted = {name: Run(*of) for name, of in started("--measure", spec, _COUNTED, 1).items()}
     print(f"{spec}: {graph.vertex_count:,} vertices, {graph.arc_count:,} arcs")
     print(
-        f"{'':26}{'machines':>8}{'border':>11}{'computing':>11}{'supersteps':>11}{'messages':>11}"
-        f"{'bytes':>11}{'sum, ms':>11}"
+        f"{'':26}{'machines':>8}{'border':>14}{'computing':>11}{'supersteps':>11}{'messages':>11}"
+        f"{'bytes':>11}{'sum, ms':>11}{'edges/s':>10}"
     )
     for name, run in counted.items():
         for machines in _MACHINES:
-            sent = extrapolated(run, borders, machines)
-            computing = alone[name].processor_s / (cores * machines)
+            grown = 1.0 if arcs is None else arcs * machines / graph.arc_count
+            sent = extrapolated(run, borders, machines, grown)
+            one = alone[name]._replace(processor_s=grown * alone[name].processor_s)
+            computing = one.processor_s / (cores * machines)
             parts = (0.0, 0.0, 0.0)
             if machines > 1:
                 parts = (
@@ -237,8 +251,11 @@ def project(spec: str, runs: int, cores: int, network: Network) -> None:
                     sent.message_bytes / network.bytes_s,
                 )
             shown = "".join(f"{1e3 * part:11.3f}" for part in (computing, *parts))
-            total = predicted(sent, alone[name], machines, cores * machines, network)
-            print(f"{name:26}{machines:8}{borders[machines]:11,}{shown}{1e3 * total:11.3f}")
+            total = predicted(sent, one, machines, cores * machines, network)
+            print(
+                f"{name:26}{machines:8}{int(grown * borders[machines]):14,}{shown}{1e3 * total:11.3f}"
+                f"{grown * edges / total:10.2e}"
+            )
 
 
 def main() -> None:
@@ -248,6 +265,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--cores", type=int, default=64, help="of each machine")
+    parser.add_argument("--arcs", type=float, help="of each machine")
     parser.add_argument("--latency-us", type=float, default=2.0)
     parser.add_argument("--message-us", type=float, default=0.5)
     parser.add_argument("--bytes-s", type=float, default=25e9)
@@ -264,7 +282,7 @@ def main() -> None:
         check(given.graph, given.runs)
     else:
         network = Network(1e-6 * given.latency_us, 1e-6 * given.message_us, given.bytes_s)
-        project(given.graph, given.runs, given.cores, network)
+        project(given.graph, given.runs, given.cores, network, given.arcs)
 
 
 if __name__ == "__main__":

@@ -302,6 +302,7 @@ class Processes:
         print(
             f"godwit: process {self.rank} of {self.count}: {message}", file=sys.stderr, flush=True
         )
+        time.sleep(_PRINTING_S)
         self._mpi.COMM_WORLD.Abort(1)
         os._exit(1)
 

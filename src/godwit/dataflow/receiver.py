@@ -148,7 +148,7 @@ class Segment:
             slot.receiver.give_back(self, stream)
 
     def wait(self) -> None:
-        """Block the host until the data have arrived; loops over links of the host need not."""
+        """Block the host until the data have arrived; a loop over a link on the host has done so."""
         for event in self.events:
             event.wait()
         self.has_arrived = True

@@ -103,7 +103,7 @@ class NodePaths:
         return path[::-1] if self._backward else path
 
     def keys_and_values(self) -> tuple[list[Any], list[Any]]:
-        """Return nodes and paths."""
+        """Return all nodes that were reached, and the path to each."""
         order = self._found.order
         rank = np.empty(len(self._graph), np.int64)
         rank[order] = np.arange(len(order))

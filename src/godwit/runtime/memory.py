@@ -23,13 +23,13 @@ Transport = Literal["direct", "host"]
 
 
 class Event(Protocol):
-    """Point in a stream; done when the work before it is done."""
+    """Point in a stream, which is reached when the work before it is done."""
 
     def done(self) -> bool:
-        """Return True if it is done; DeviceError if the work before it failed."""
+        """Return True if the work before the event is done; DeviceError if it failed."""
 
     def wait(self) -> None:
-        """Block the host until it is done.
+        """Block the host until the work before the event is done.
 
         :raises DeviceError: the work before it failed
         """

@@ -105,8 +105,8 @@ class Seeds:
 class PlacedPart:
     """One device's part of a run of a VertexProgram.
 
-    Devices that fill their memory themselves (GPUs) get a number that many elements have instead of an
-    array of it.
+    In place of an array whose elements are all one number, devices that fill their memory themselves (GPUs)
+    get that number.
 
     :param graph: its vertices, arcs and halo
     :param values: (owned) initial values, for GPUs without those of the seeds; afterwards the result,

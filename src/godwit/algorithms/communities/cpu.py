@@ -217,9 +217,11 @@ def _gather_window(
 
 
 def _add_near(arcs: Any, near: Any, near_weight: Any, sums: Any) -> Any:
-    """Add weights of a row of the window to ``sums``; return the number of communities.
+    """Add the weights of a row's arcs to the sums of their communities; return the number of communities.
 
-    Its communities are then the first ones, each once.
+    :param near: community of each arc; afterwards it begins with these communities, each once
+    :param near_weight: weight of each arc
+    :param sums: by community; 0 at first
     """
     count = 0
     for i in range(arcs):

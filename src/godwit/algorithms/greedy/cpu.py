@@ -82,7 +82,7 @@ def _awaited(control: Any, rank_of: Any, value: Any, target: Any, rank: Any) -> 
 def _has_member(
     control: Any, offsets: Any, targets: Any, rank_of: Any, value: Any, v: Any, rank: Any
 ) -> bool:
-    """Return True if a neighbour in a row is in the set."""
+    """Return True if a neighbour of vertex ``v`` is in the independent set."""
     for arc in range(offsets[_at(v)], offsets[_at(v + 1)]):
         if _awaited(control, rank_of, value, targets[_at(arc)], rank) > 0:
             return True

@@ -64,8 +64,8 @@ class KeyOrder(NamedTuple):
     """Rule that turns the bits of a weight, a signed integer, into a key; kernels get all three numbers.
 
     :param mask: bits that count: 32 of uint32, else all
-    :param least: the least signed integer of floats' width: negative ones are counted from there; 0 for
-        integers
+    :param least: for floats the least signed integer of their width, from which the bits of negative
+        weights are subtracted: so keys have the order of the weights. 0 for integers
     :param flip: -1 for a maximum forest, whose keys are complements; else 0
     """
 

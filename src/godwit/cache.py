@@ -90,7 +90,7 @@ class Claim:
         return False
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the claim: another process may then claim the folder."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -131,7 +131,7 @@ class Router(Endpoint):
 
     @property
     def inputs(self) -> tuple[Endpoint, ...]:
-        """Endpoints that send to it."""
+        """Endpoints that send to the router."""
         return tuple(self._into)
 
     @property

@@ -141,7 +141,7 @@ def send_halo(worklist: Any, state: Any, halo: int, value: Any) -> None:
 
 
 def _exchange_frontiers(ends: Any) -> None:
-    """Let what was queued be the frontier."""
+    """Make the queued vertices the frontier, and the queue empty."""
     ends[FRONTIER] = ends[_NEXT]
     ends[_NEXT] = 0
     ends[_CURSOR] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import os
 import signal
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ settings.load_profile("gate")
 os.environ.setdefault("GODWIT_DEVICES", "cpu")  # tests name the GPUs that they use
 
 _ON_FIRST = PlacedGraph.on_first
+_BFS = importlib.import_module("godwit.algorithms.bfs")
+_ALL_ARCS = _BFS._ALL_ARCS
 
 # Shells ignore Ctrl-C in what they run in the background, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -207,6 +210,7 @@ def all_gpus_search() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlacedGraph, "on_first", has_no_room)
+        patch.setattr(_BFS, "_ALL_ARCS", 0)
         yield
 
 
@@ -214,6 +218,7 @@ def all_gpus_search() -> Iterator[None]:
 def first_gpu_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several GPUs the first searches alone where that is faster."""
     monkeypatch.setattr(PlacedGraph, "on_first", _ON_FIRST)
+    monkeypatch.setattr(_BFS, "_ALL_ARCS", _ALL_ARCS)
 
 
 @pytest.fixture(scope="session")

@@ -214,6 +214,18 @@ def all_gpus_search() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _current_gpu_stays(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of parts use GPUs directly, and leave one current on which others do not count."""
+    if request.node.get_closest_marker("gpu") is None:
+        yield
+        return
+    from godwit.runtime.cuda.driver import current_kept
+
+    with current_kept():
+        yield
+
+
 @pytest.fixture
 def first_gpu_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several GPUs the first searches alone where that is faster."""

@@ -268,7 +268,8 @@ def test_of_several_gpus_one_searches_a_small_graph(monkeypatch: pytest.MonkeyPa
         both = gw.sssp(placed, 3, execution="asynchronous")
         assert both.statistics.devices == tuple(devices)
         np.testing.assert_array_equal(both.distance, expected)
-        monkeypatch.setattr(query, "_ARCS_OF_A_GPU", graph.arc_count // 2)
+    monkeypatch.setattr(query, "_ARCS_OF_A_GPU", graph.arc_count // 2)
+    with emulated_gpus(2), gw.place(graph, devices) as placed:
         found = gw.sssp(placed, 3)
         assert (found.statistics.solver, found.statistics.devices) == (SOLVER, tuple(devices))
         np.testing.assert_array_equal(found.distance, expected)

@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from godwit.placement import PlacedGraph
+from godwit.runtime.cuda.driver import current_kept, device_count
 
 # The whole suite takes minutes, and what it tries is the same in every run: tests.fuzz varies it.
 settings.register_profile("gate", max_examples=16, derandomize=True)
@@ -217,13 +219,12 @@ def all_gpus_search() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _current_gpu_stays(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests of parts use GPUs directly, and leave one current on which others do not count."""
-    if request.node.get_closest_marker("gpu") is None:
+    with current_kept() if _is_on_gpu(request) else nullcontext():
         yield
-        return
-    from godwit.runtime.cuda.driver import current_kept
 
-    with current_kept():
-        yield
+
+def _is_on_gpu(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("gpu") is not None and device_count() > 0
 
 
 @pytest.fixture

@@ -259,6 +259,7 @@ def test_stars_are_searched_in_supersteps(emulated: Machine) -> None:
         assert np.array_equal(found.distance, gw.bfs(graph, 3, devices="cpu").distance)
 
 
+@pytest.mark.usefixtures("first_gpu_searches")
 def test_of_several_gpus_one_searches_what_has_few_arcs_a_level(
     emulated: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

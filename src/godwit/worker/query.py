@@ -202,12 +202,8 @@ def answered_likewise(
             result = way.answer(graph)
         else:
             result = way.answer(graph, graph.graph.ids.one_or_several(source, "source"))
-    except (
-        GraphTooLargeError,
-        ValueOverflowError,
-        CoresAreFasterError,
-    ):  # there may be another way
-        result = None
+    except (GraphTooLargeError, ValueOverflowError, CoresAreFasterError):
+        result = None  # there may be another way
     if result is None:
         graph.ways.pop(name, None)
     return result

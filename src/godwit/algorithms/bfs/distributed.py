@@ -267,10 +267,8 @@ class Search:
             frontier = int(self._shared[PARITY]) * self._words
             bits = self._bitmaps[frontier : frontier + halo.words]
             halo.refresh_bits(bits)
-            if (
-                halo is self._rows.halo
-            ):  # the owners know them: they need not be sent by a later level
-                self._sent[: halo.words] |= bits
+            if halo is self._rows.halo:
+                self._sent[: halo.words] |= bits  # their owners know them
         self._step(SWEEP)
         self._shared[PARITY] = 1 - self._shared[PARITY]
         return self._add_up_frontier(*self._results())

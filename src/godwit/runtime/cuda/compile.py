@@ -289,9 +289,8 @@ def _nvrtc(source: str, architecture: str, options: Sequence[str], *, link_later
         return _nvrtc_here(source, architecture, given, output)
     if not _COMPILING.acquire(blocking=False):
         code = compiled_elsewhere(source, given, output)
-        if (
-            code is None
-        ):  # without the lock, whose holder may wait for this thread; NVRTC has its own
+        if code is None:
+            # Without the lock, whose holder may wait for this thread; NVRTC has its own.
             code = _nvrtc_here(source, architecture, given, output)
         return code
     try:

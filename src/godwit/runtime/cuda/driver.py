@@ -430,9 +430,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all work in the stream is done."""
-        if self._synchronize(
-            *self._arguments
-        ):  # with the GPU as the current one, or to say why not
+        if self._synchronize(*self._arguments):  # with the GPU current, or to say why not
             _call(self._synchronize, self._arguments, self.index, self._failed)
 
     def close(self) -> None:

@@ -60,8 +60,8 @@ _EXACT_COMMUNITIES = (
     "test_karate_club_partition", "test_undirected_selfloops", "test_none_weight_param",
     "test_directed_partition", "(test_louvain and test_multigraph)",
 )  # fmt: skip
-"""NetworkX's tests of Louvain that ask for the communities, or their order, of NetworkX's own seeds. The last
-one expects the same of two graphs of different weights, of which each has other best ones."""
+"""NetworkX's tests of Louvain that ask for the communities, or their order, of NetworkX's own seeds. The
+last one expects the same of two graphs of different weights, of which each has other best ones."""
 _SLOW = (
     "naive_greedy_modularity_communities", "arborescence_iterator_min", "arborescence_iterator_max"
 )  # fmt: skip

@@ -178,7 +178,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, type})
 """Types of arguments that can be compared, and do not change."""
 
 
-def answered_likewise(
+def repeated_query(
     graph: GraphArgument, name: str, asked: tuple[Any, ...], source: Sources | None = None
 ) -> Any:
     """Return the result of a query with the arguments of the latest one; None for any other query.
@@ -214,7 +214,7 @@ Note = Callable[[Callable[..., Any]], None]
 
 
 def note_of(graph: PlacedGraph, name: str, asked: tuple[Any, ...]) -> Note | None:
-    """Return a function that takes note how a query was answered, for :func:`answered_likewise`.
+    """Return a function that takes note how a query was answered, for :func:`repeated_query`.
 
     It takes ``answer`` of :class:`Way`. None: there is no use in it.
     """

@@ -8,8 +8,7 @@ program on the asynchronous engine, with the level as its priority.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,17 +49,14 @@ from godwit.worker.query import (
     Note,
     SearchTime,
     answered,
-    answered_likewise,
     devices_for_one_query,
     note_of,
     on_gpus_unless_slow,
+    repeated_query,
     searched_on_gpus,
     suits_all_gpus,
 )
-from godwit.worker.solve import Solution, make_poll, search_again, solve
-
-if TYPE_CHECKING:
-    from godwit.supersteps.placement import StepPlacement
+from godwit.worker.solve import make_poll, search_again, solve
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
@@ -106,27 +102,39 @@ def run_bfs(
     start = dict.fromkeys(sources.tolist(), 0)
     searched = searched_on_gpus(placed, options)
     solution = solve(PROGRAM, searched, start, options, limit=limit, target=target)
-    search = None
-    if note is not None and not given_up:
-        search = search_again(PROGRAM, searched, options, limit, target)
-    if note is not None and search is not None:
-        note(partial(_search_again, search, None if searched is placed else searched, options))
+    if not given_up:
+        note_search(note, PROGRAM, placed, searched, options, limit, target, unit_lengths=True)
     for phase, seconds in given_up.items():
         solution.statistics.seconds[phase] = solution.statistics.seconds.get(phase, 0.0) + seconds
     return _result(searched, sources, solution.values, solution.statistics, options)
 
 
-def _search_again(
-    search: Callable[[PlacedGraph, Array], Solution], alone: PlacedGraph | None,
-    options: SolverOptions, placed: PlacedGraph, sources: Array,
-) -> PathResult:  # fmt: skip
-    """Search asynchronously as before.
+def note_search(
+    note: Note | None, program: VertexProgram, placed: PlacedGraph, searched: PlacedGraph,
+    options: SolverOptions, limit: Any, target: int | None, *, unit_lengths: bool,
+    result_dtype: Any = None,
+) -> None:  # fmt: skip
+    """Let the asynchronous engine answer further searches that are alike at once, where it can.
 
-    :param alone: the graph on the first GPU, if that one alone searches
+    :param note: as of :func:`run_bfs`
+    :param searched: ``placed``, or the graph on the first GPU, if that one alone searches
     """
-    searched = placed if alone is None else alone
-    solution = search(searched, sources)
-    return _result(searched, sources, solution.values, solution.statistics, options)
+    search = None
+    if note is not None:
+        search = search_again(program, searched, options, limit, target, result_dtype)
+    if note is None or search is None:
+        return
+    alone = None if searched is placed else searched
+
+    def answer(placed: PlacedGraph, sources: Array) -> PathResult:
+        searched = placed if alone is None else alone
+        solution = search(searched, sources)
+        return PathResult(
+            searched.graph, sources, solution.values, solution.statistics,
+            unit_lengths=unit_lengths, location=options.location, placed=searched,
+        )  # fmt: skip
+
+    note(answer)
 
 
 _WIDE_DEGREE = 4
@@ -421,9 +429,9 @@ def bfs(
         devices, partition, target, cutoff, execution, results, timeout_s, progress, trace, worker,
         gpu,
     )  # fmt: skip
-    likewise: PathResult | None = answered_likewise(graph, "bfs", asked, source)
-    if likewise is not None:
-        return likewise
+    repeated: PathResult | None = repeated_query(graph, "bfs", asked, source)
+    if repeated is not None:
+        return repeated
     options = query_options(
         execution=execution,
         worker=worker,

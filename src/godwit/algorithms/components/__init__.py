@@ -41,11 +41,11 @@ from godwit.worker.query import (
     GraphArgument,
     Note,
     add_placement,
-    answered_likewise,
     devices_for_one_query,
     note_of,
     on_gpus_or_cores,
     placed_for_query,
+    repeated_query,
 )
 from godwit.worker.solve import make_poll, solve
 
@@ -129,9 +129,9 @@ def connected_components(
     :raises RunTimeoutError: out of time
     """
     asked = method, rounds, jumps, merge, devices, results, timeout_s, progress, trace, gpu
-    likewise: ComponentsResult | None = answered_likewise(graph, "components", asked)
-    if likewise is not None:
-        return likewise
+    repeated: ComponentsResult | None = repeated_query(graph, "components", asked)
+    if repeated is not None:
+        return repeated
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
     plain = graph.graph if isinstance(graph, PlacedGraph) else graph
     if not isinstance(plain, Graph):

@@ -38,11 +38,11 @@ from godwit.worker.query import (
     GraphArgument,
     Note,
     add_placement,
-    answered_likewise,
     devices_for_one_query,
     note_of,
     on_gpus_or_cores,
     placed_for_query,
+    repeated_query,
 )
 from godwit.worker.solve import make_poll
 
@@ -124,9 +124,9 @@ def pagerank(
         damping, tolerance, max_iterations, personalization, initial, weighted, accelerated, dtype,
         execution, devices, results, timeout_s, progress, trace, gpu,
     )  # fmt: skip
-    likewise: PageRankResult | None = answered_likewise(graph, "pagerank", asked)
-    if likewise is not None:
-        return likewise
+    repeated: PageRankResult | None = repeated_query(graph, "pagerank", asked)
+    if repeated is not None:
+        return repeated
     options = query_options(
         execution=execution, gpu=gpu, timeout_s=timeout_s, progress=progress, results=results
     )

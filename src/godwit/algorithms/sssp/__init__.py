@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from godwit.algorithms.bfs import run_bfs
+from godwit.algorithms.bfs import note_search, run_bfs
 from godwit.algorithms.paths.result import PathResult, check_query
 from godwit.algorithms.paths.weights import check_weights, uses_weights
 from godwit.algorithms.sssp import stages
@@ -49,14 +49,14 @@ from godwit.worker.query import (
     Note,
     SearchTime,
     answered,
-    answered_likewise,
     devices_for_one_query,
     note_of,
     on_gpus_unless_slow,
+    repeated_query,
     searched_on_gpus,
     suits_all_gpus,
 )
-from godwit.worker.solve import Solution, make_poll, search_again, solve
+from godwit.worker.solve import make_poll, solve
 
 if TYPE_CHECKING:
     from godwit.supersteps.placement import StepPlacement
@@ -192,39 +192,21 @@ def run_sssp(
                 f"with weights up to {largest}, a distance reaches 2^63 - 2 or more, beyond the range of "
                 "int64 distances; give the weights as float64, or a cutoff"
             )
-        if note is not None and program is not SATURATING:
-            again = search_again(program, searched, options, cutoff, target, wide)
-            if again is not None:
-                alone = None if searched is placed else searched
-                note(partial(_search_again, again, alone, options))
-        return _result(searched, sources, solution, options)
+        unit_lengths = graph.weight_dtype is None
+        if program is not SATURATING:
+            note_search(
+                note, program, placed, searched, options, cutoff, target, unit_lengths=unit_lengths,
+                result_dtype=wide,
+            )  # fmt: skip
+        return PathResult(
+            graph, sources, solution.values, solution.statistics, unit_lengths=unit_lengths,
+            location=options.location, placed=searched,
+        )  # fmt: skip
 
     overflowed: list[None] = graph.cached("sssp overflowed", list)
     dtypes = DistanceDtypes.of(graph, cutoff, has_overflowed=bool(overflowed))
     cutoff = dtypes.cutoff
     return dtypes.run(run, lambda: overflowed.append(None))
-
-
-def _search_again(
-    search: Callable[[PlacedGraph, Array], Solution], alone: PlacedGraph | None,
-    options: SolverOptions, placed: PlacedGraph, sources: Array,
-) -> PathResult:  # fmt: skip
-    """Search asynchronously as before.
-
-    :param alone: the graph on the first GPU, if that one alone searches
-    """
-    searched = placed if alone is None else alone
-    return _result(searched, sources, search(searched, sources), options)
-
-
-def _result(
-    placed: PlacedGraph, sources: Array, solution: Solution, options: SolverOptions
-) -> PathResult:
-    graph = placed.graph
-    return PathResult(
-        graph, sources, solution.values, solution.statistics,
-        unit_lengths=graph.weight_dtype is None, location=options.location, placed=placed,
-    )  # fmt: skip
 
 
 _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
@@ -466,9 +448,9 @@ def sssp(
         devices, partition, target, cutoff, weighted, execution, results, timeout_s, progress,
         trace, worker, gpu,
     )  # fmt: skip
-    likewise: PathResult | None = answered_likewise(graph, "sssp", asked, source)
-    if likewise is not None:
-        return likewise
+    repeated: PathResult | None = repeated_query(graph, "sssp", asked, source)
+    if repeated is not None:
+        return repeated
     options = query_options(
         execution=execution,
         worker=worker,

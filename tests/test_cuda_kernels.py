@@ -63,14 +63,15 @@ INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 def _variants(*weight_dtypes: Any, packs: bool = True) -> list[Variant]:
-    """32-bit ids with packed rows and without, and 64-bit ids; unweighted and weighted."""
+    """32-bit ids with packed rows and without, and 64-bit ids; unweighted, weighted; one device or more."""
     shapes = (
         [(INT32, True), (INT64, False), (INT32, False)]
         if packs
         else [(INT32, False), (INT64, False)]
     )
     dtypes = [None if name is None else np.dtype(name) for name in weight_dtypes]
-    return [Variant(ids, weights, packed) for ids, packed in shapes for weights in dtypes]
+    several = [(ids, weights, packed) for ids, packed in shapes for weights in dtypes]
+    return [Variant(*one, is_alone=number % 2 == 0) for number, one in enumerate(several)]
 
 
 PROGRAMS: dict[str, tuple[VertexProgram, list[Variant]]] = {

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import GpuOptions, Graph
+from godwit.algorithms import bfs, sssp
 from godwit.algorithms.bfs.cuda import UNREACHED
 from godwit.algorithms.pagerank import cuda as pagerank_cuda
 from godwit.errors import ClosedContextError, InputError
@@ -315,3 +316,41 @@ def test_what_is_compiled_ahead_is_loaded(
         ahead.clear()
         ask(placed)
         assert not ahead
+
+
+@pytest.mark.parametrize("devices", ["cuda:0", None])
+@pytest.mark.parametrize(
+    ("ask", "spec"),
+    [
+        (gw.bfs, "rmat:10,edge_factor=8"),
+        (gw.bfs, "road:40x40"),
+        (gw.sssp, "road:40x40,weights=1..9"),
+        (gw.sssp, "rmat:10,edge_factor=8,weights=0.5..9"),
+    ],
+)
+def test_the_kernel_of_a_first_search_is_compiled_before_cuda_begins(
+    gpus: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[..., Any],
+    spec: str,
+    devices: str | None,
+) -> None:
+    """All that is compiled ahead is what the search takes; its own kernel is the first of it."""
+    ahead: list[str] = []
+    loaded: set[str] = set()
+    load = compilation._loaded_source
+
+    def record(index: int, source: str) -> Any:
+        loaded.add(source)
+        return load(index, source)
+
+    for program in (bfs.PROGRAM, *sssp.PROGRAMS.values()):
+        monkeypatch.setitem(program.operators.__dict__, "compiled", {})
+    monkeypatch.setattr(driver, "architecture_before_discovery", lambda: "90")
+    monkeypatch.setattr(compilation, "compile_for", lambda _, source: ahead.append(source))
+    monkeypatch.setattr(compilation, "_loaded_source", record)
+    monkeypatch.setenv("GODWIT_DEVICES", "cuda")  # whatever cores would take
+    result = ask(gw.generate(spec), 0, devices=devices)
+    assert result.statistics.devices == ("cuda:0",)
+    assert set(ahead) <= loaded
+    assert "algorithms/bfs/bfs.cuh" in ahead[0] or "worker/cuda/worker.cuh" in ahead[0]

@@ -288,7 +288,7 @@ _GPU_ARC_NS = 1.2
 
 
 def cores_are_sooner(graph: Graph, core_ns: float) -> bool:
-    """Return True if all cores are done with a query before the graph is on a GPU, or there is none.
+    """Return True if all cores are done with a query before the graph would be on a GPU.
 
     False where ``GODWIT_DEVICES`` is ``"cuda"``.
 
@@ -296,7 +296,7 @@ def cores_are_sooner(graph: Graph, core_ns: float) -> bool:
     """
     if config.preferred_devices() == "cuda":
         return False
-    return not gpu_names() or graph.arc_count * (core_ns - _GPU_ARC_NS) < _GPU_CALL_NS
+    return graph.arc_count * (core_ns - _GPU_ARC_NS) < _GPU_CALL_NS
 
 
 def default_devices(graph: Graph, *, searches: int = 1) -> DevicesArgument:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from godwit.graph.csr import Graph
 from godwit.graph.partition.positions import likely_dtype
 from godwit.placement import PlacedGraph
 
@@ -54,8 +55,13 @@ def _compile_meanwhile(placed: PlacedGraph, kernel: Callable[[np.dtype[Any]], st
     from godwit.runtime.cuda.devices import gpu_index
 
     devices = placed.context.devices
-    dtype = likely_dtype(placed.graph.vertex_count, len(devices), _asked_dtype(placed))
+    dtype = likely_position_dtype(placed.graph, len(devices))
     compile_meanwhile(gpu_index(devices[0]), kernel(dtype))
+
+
+def likely_position_dtype(graph: Graph, devices: int) -> np.dtype[Any]:
+    """Return the dtype that positions get on a number of devices, of which all own as many vertices."""
+    return likely_dtype(graph.vertex_count, devices, _asked_dtype(graph))
 
 
 def refuse_positions(placed: PlacedGraph) -> None:
@@ -72,11 +78,11 @@ def _make_step_placement(placed: PlacedGraph) -> Any:
         placed.context.devices,
         placed.graph,
         placed.asked_partition,
-        id_dtype=_asked_dtype(placed),
+        id_dtype=_asked_dtype(placed.graph),
     )
 
 
-def _asked_dtype(placed: PlacedGraph) -> np.dtype[Any] | None:
+def _asked_dtype(graph: Graph) -> np.dtype[Any] | None:
     """Return int64 for positions of graphs whose ids have 64 bits; else None: the smallest dtype."""
-    ids = placed.graph.id_dtype
+    ids = graph.id_dtype
     return ids if ids.itemsize == 8 else None

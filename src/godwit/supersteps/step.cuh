@@ -34,12 +34,6 @@ constexpr u32 ALONE = 0x80000000u;
 // Bit of a phase that `decide` returns: the kernel leaves before it, and the host acts.
 constexpr u32 LEAVE_FIRST = 0x40000000u;
 
-#ifndef ONE_DEVICE
-#define ONE_DEVICE false
-#endif
-// Whether devices meet, and reach each other's memory: one device has less code to compile.
-constexpr bool HAS_PEERS = !ONE_DEVICE;
-
 constexpr u32 PROFILED_STEPS = 64;
 constexpr u32 REPORTS_AT_ONCE = 4;
 

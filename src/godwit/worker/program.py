@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import signature
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -31,9 +31,27 @@ BITWISE = ("or", "and")
 """Combinations of the bits of integers: values improve as bits are set (or) or cleared (and)."""
 
 Operator = Callable[..., Any]
+Noted = TypeVar("Noted", bound=Operator)
 Initial = float | Array | Callable[[Array], Any] | None
 
 _MESSAGE = ("value", "weight", "degree", "vertex", "field")
+
+
+def in_cuda(expression: str) -> Callable[[Noted], Noted]:
+    """Return a decorator that notes what an operator returns, as an expression of CUDA C++.
+
+    A kernel whose operators all have it is compiled without Numba, in half the time: for Godwit's own
+    programs, which users wait for at the first query. It must return what the function does: ``wide()``
+    converts integers to 64 bits, as Numba does.
+
+    :param expression: over the names that operators may name, but for parameters of the program
+    """
+
+    def note(operator: Noted) -> Noted:
+        operator.__dict__["in_cuda"] = expression
+        return operator
+
+    return note
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +63,7 @@ class ProgramOperators:
 
     :param identity: the value that every message improves on, or that adds nothing
     :param parameter_count: number of the program's parameters
+    :param expressions: what operators return, by role, as :func:`in_cuda` notes it; None: not noted of all
     :param compiled: compiled forms for CPUs and GPUs, by their own keys
     """
 
@@ -61,6 +80,7 @@ class ProgramOperators:
     uses_vertex: bool = False
     identity: Any = 0
     parameter_count: int = 0
+    expressions: Mapping[str, str] | None = None
     compiled: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
@@ -140,14 +160,13 @@ class VertexProgram(NamesItsAttributes):
         field_dtype = None
         if self.field_dtype is not None:
             field_dtype = _value_dtype(self.field_dtype, "field_dtype")
+        activate = _always if self.activate is None else self.activate
         operators = ProgramOperators(
             name=self.name,
             combine=self.combine,
             value_dtype=dtype,
             message=_with_parameters("message", self.message, _MESSAGE, names),
-            activate=_with_parameters(
-                "activate", _always if self.activate is None else self.activate, ("value",), names
-            ),
+            activate=_with_parameters("activate", activate, ("value",), names),
             priority=None
             if self.priority is None
             else adapt("priority", self.priority, ("value",)),
@@ -160,6 +179,14 @@ class VertexProgram(NamesItsAttributes):
             uses_degree="degree" in signature(self.message).parameters,
             uses_vertex="vertex" in signature(self.message).parameters,
             parameter_count=len(names),
+            expressions=_expressions(
+                {
+                    "message": self.message,
+                    "activate": activate,
+                    "priority": self.priority,
+                    "update": self.update,
+                }
+            ),
         )
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "field_dtype", field_dtype)
@@ -186,6 +213,14 @@ class VertexProgram(NamesItsAttributes):
         values = {**self.parameters, **(given or {})}
         numbers = [as_float(value, f"parameter {name!r}") for name, value in values.items()]
         return np.array([*numbers, 0.0], np.float64)
+
+
+def _expressions(operators: Mapping[str, Operator | None]) -> Mapping[str, str] | None:
+    """Return what operators return in CUDA C++, by role; None if it is not known of all."""
+    given = {role: one for role, one in operators.items() if one is not None}
+    known = {role: getattr(one, "in_cuda", None) for role, one in given.items()}
+    found = {role: one for role, one in known.items() if one is not None}
+    return found if len(found) == len(given) else None
 
 
 def check_bitwise(combine: str, dtype: np.dtype[Any], where: str) -> None:
@@ -226,6 +261,7 @@ def _check_initial(initial: Any, name: str) -> None:
         )
 
 
+@in_cuda("true")
 def _always() -> bool:
     return True
 

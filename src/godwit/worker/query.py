@@ -27,7 +27,7 @@ from godwit.placement import (
 from godwit.runtime.gpu_options import OF_STEPS, check_options
 from godwit.runtime.polling import CoresAreFasterError, HandOver
 from godwit.runtime.protocol import Device
-from godwit.runtime.registry import DevicesArgument, resolve_devices
+from godwit.runtime.registry import DevicesArgument, gpu_names, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.trace import TraceArgument, active, recorded
 from godwit.worker.options import SolverOptions
@@ -117,6 +117,7 @@ def devices_for_one_query(
     *,
     scales: bool = True,
     by_levels: bool = False,
+    kernel: Callable[[], str] | None = None,
 ) -> DevicesArgument:
     """Return the devices of an argument; for None all cores, if a GPU is expected to answer later.
 
@@ -128,15 +129,37 @@ def devices_for_one_query(
         vertex and each arc
     :param scales: True if the cores of the CPU share this work, False if one core alone is as fast as all
     :param by_levels: True if a GPU goes from level to level, as searches do
+    :param kernel: returns the source of the kernel that the query takes on one GPU, which is
+        compiled while CUDA begins
     """
-    if devices is not None or not isinstance(graph, Graph) or options.asks_for_gpu:
+    if not isinstance(graph, Graph):
         return devices
-    if isinstance(core_ns, SearchTime):
-        core_ns = 1e9 * core_ns.seconds(graph) / max(1, graph.arc_count)
-    cores = config.thread_count() if scales else 1
-    if cores_are_sooner(graph, core_ns / cores):
+    chooses = devices is None and not options.asks_for_gpu
+    if chooses:
+        if isinstance(core_ns, SearchTime):
+            core_ns = 1e9 * core_ns.seconds(graph) / max(1, graph.arc_count)
+        cores = config.thread_count() if scales else 1
+        if cores_are_sooner(graph, core_ns / cores):
+            return "cpu"
+    architecture = None if kernel is None else _architecture_ahead(devices)
+    is_slow = chooses and by_levels
+    if architecture is not None and kernel is not None and not (is_slow and _is_narrow(graph)):
+        from godwit.runtime.cuda.compile import compile_for
+
+        compile_for(architecture, kernel())
+    if chooses and not gpu_names():
         return "cpu"
-    return "cpu" if by_levels and _is_narrow(graph) else None
+    return "cpu" if is_slow and _is_narrow(graph) else devices
+
+
+def _architecture_ahead(devices: DevicesArgument) -> str | None:
+    """Return the architecture to compile for before CUDA has begun; None if not for one GPU."""
+    by_default = devices is None and config.preferred_devices() != "cpu"
+    if not by_default and not (isinstance(devices, str) and devices.startswith("cuda:")):
+        return None
+    from godwit.runtime.cuda.driver import architecture_before_discovery
+
+    return architecture_before_discovery()
 
 
 _LEVEL_NS = 1500.0

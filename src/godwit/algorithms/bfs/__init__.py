@@ -35,7 +35,7 @@ from godwit.runtime.gpu_options import (
 )
 from godwit.runtime.registry import DevicesArgument
 from godwit.runtime.statistics import RunStatistics
-from godwit.supersteps import place_positions, refuse_positions
+from godwit.supersteps import likely_position_dtype, place_positions, refuse_positions
 from godwit.trace import TraceArgument
 from godwit.worker.options import (
     DEFAULT_WORKER_OPTIONS,
@@ -43,7 +43,7 @@ from godwit.worker.options import (
     WorkerOptions,
     query_options,
 )
-from godwit.worker.program import VertexProgram
+from godwit.worker.program import VertexProgram, in_cuda
 from godwit.worker.query import (
     GraphArgument,
     Note,
@@ -63,10 +63,12 @@ if TYPE_CHECKING:
     from godwit.supersteps.run import Searched
 
 
+@in_cuda("wide(value) + 1")
 def _one_more(value: Any) -> Any:
     return value + 1
 
 
+@in_cuda("value")
 def _level(value: Any) -> Any:
     return value
 
@@ -243,6 +245,17 @@ def _cuda() -> Any:
     from godwit.algorithms.bfs import cuda
 
     return cuda
+
+
+def _kernel_alone(graph: Graph, options: SolverOptions) -> str:
+    """Return the source of the kernel that searches a graph which one GPU gets for a single search."""
+    takes_steps = options.execution == "auto" and _is_wide(graph) and is_known_symmetric(graph)
+    if _asks_for_supersteps(options) or (takes_steps and not options.asks_for_kernels):
+        source: str = _cuda().kernel_source(likely_position_dtype(graph, 1), options.gpu, 1)
+        return source
+    from godwit.worker.cuda.engine import kernel_alone
+
+    return kernel_alone(PROGRAM.operators, graph, options.gpu)
 
 
 def _in_supersteps(
@@ -445,8 +458,9 @@ def bfs(
     if partition is None and isinstance(graph, Graph):
         core_ns = _WIDE_NS if _is_wide(graph) else _THIN_NS
         devices = devices_for_one_query(
-            graph, devices, options, core_ns, scales=False, by_levels=True
-        )
+            graph, devices, options, core_ns, scales=False, by_levels=True,
+            kernel=lambda: _kernel_alone(graph, options),
+        )  # fmt: skip
     return answered(
         graph, devices, partition, trace, "bfs",
         lambda placed: on_gpus_unless_slow(

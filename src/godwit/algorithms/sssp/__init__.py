@@ -43,7 +43,7 @@ from godwit.worker.options import (
     WorkerOptions,
     query_options,
 )
-from godwit.worker.program import VertexProgram
+from godwit.worker.program import VertexProgram, in_cuda
 from godwit.worker.query import (
     GraphArgument,
     Note,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
+@in_cuda("wide(value) + wide(weight)")
 def _along(value: Any, weight: Any) -> Any:
     return value + weight
 
@@ -72,10 +73,12 @@ def _along(value: Any, weight: Any) -> Any:
 FARTHEST = 2**63 - 2
 
 
+@in_cuda(f"wide(weight) <= {FARTHEST} - value ? value + wide(weight) : {FARTHEST}")
 def _along_saturating(value: Any, weight: Any) -> Any:
     return value + weight if weight <= FARTHEST - value else FARTHEST
 
 
+@in_cuda("value")
 def _distance(value: Any) -> Any:
     return value
 
@@ -207,6 +210,15 @@ def run_sssp(
     dtypes = DistanceDtypes.of(graph, cutoff, has_overflowed=bool(overflowed))
     cutoff = dtypes.cutoff
     return dtypes.run(run, lambda: overflowed.append(None))
+
+
+def _kernel_alone(graph: Graph, options: SolverOptions) -> str:
+    """Return the source of the kernel that searches a graph which one GPU gets for a single search."""
+    from godwit.worker.cuda.engine import kernel_alone
+
+    overflowed: list[None] = graph.cached("sssp overflowed", list)
+    dtypes = DistanceDtypes.of(graph, None, has_overflowed=bool(overflowed))
+    return kernel_alone((dtypes.narrow or dtypes.wide).operators, graph, options.gpu)
 
 
 _TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
@@ -460,7 +472,11 @@ def sssp(
         results=results,
     )
     if partition is None and isinstance(graph, Graph):
-        devices = devices_for_one_query(graph, devices, options, _CORE_NS, by_levels=True)
+        takes_arcs = weighted is not None and not weighted
+        devices = devices_for_one_query(
+            graph, devices, options, _CORE_NS, by_levels=True,
+            kernel=None if takes_arcs or cutoff is not None else lambda: _kernel_alone(graph, options),
+        )  # fmt: skip
 
     def ask(placed: PlacedGraph) -> PathResult:
         counts_arcs = weighted is not None and not uses_weights(placed.graph, weighted)

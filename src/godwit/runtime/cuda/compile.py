@@ -107,7 +107,6 @@ def load(index: int, source: str, functions: Sequence[DeviceFunction] = ()) -> M
     return _loaded_source(index, source)
 
 
-@lru_cache(maxsize=256)
 def compile_meanwhile(index: int, source: str) -> None:
     """Start to compile a source for a GPU, or to look for it in the cache, while the caller goes on.
 
@@ -116,7 +115,12 @@ def compile_meanwhile(index: int, source: str) -> None:
 
     :param source: as for :func:`cubin`, without functions
     """
-    architecture = _architecture(index)
+    compile_for(_architecture(index), source)
+
+
+@lru_cache(maxsize=256)
+def compile_for(architecture: str, source: str) -> None:
+    """Do what :func:`compile_meanwhile` does, for an architecture such as ``"90"``."""
     is_first = _COMPILING.acquire(blocking=False)
 
     def compile_source() -> None:

@@ -15,17 +15,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from godwit.dtypes import Array
+from godwit.graph.csr import Graph
+from godwit.graph.partition.layout import LocalGraph
 from godwit.progress import Progress
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer, keep_pinned, take_pinned
 from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, Written, nanoseconds
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import WorklistCounts
 from godwit.trace import seconds_since
 from godwit.worker.cuda import program as kernels
 from godwit.worker.cuda.links import connect, per_link
-from godwit.worker.cuda.placement import GpuPart, GpuPlacement
+from godwit.worker.cuda.placement import GpuPart, GpuPlacement, row_shape
 from godwit.worker.cuda.program import CONTROL, OUTCOME, PART, THREADS, Variant
 from godwit.worker.cuda.results import ProgramResults
 from godwit.worker.program import ProgramOperators
@@ -93,6 +96,30 @@ class RunEnd:
     counts: Callable[[], WorklistCounts]
 
 
+def _variant(
+    program: ProgramOperators,
+    graph: Graph | LocalGraph,
+    gpu: GpuOptions,
+    *,
+    packs: bool,
+    is_alone: bool,
+) -> Variant:
+    """Return the variant of a program's kernel for a graph, or for the first part of one.
+
+    :param packs: as of :class:`GpuPart`
+    """
+    weight_dtype = graph.weight_dtype if program.uses_weight else None
+    packed = packs and program.combine != "add" and program.field_dtype is None
+    return Variant(graph.id_dtype, weight_dtype, packed, is_alone, gpu.delay_ns)
+
+
+def kernel_alone(program: ProgramOperators, graph: Graph, gpu: GpuOptions) -> str:
+    """Return the source of a program's kernel for a graph that is on one GPU."""
+    _, packs = row_shape(graph)
+    variant = _variant(program, graph, gpu, packs=packs, is_alone=True)
+    return kernels.source(program, variant, program.parameter_count)
+
+
 def _counts(kept: KeptOutcomes, item_bytes: int, next_hops: Any) -> WorklistCounts:
     """Return the counts of a run.
 
@@ -141,16 +168,10 @@ class ProgramPlan(SlicedRun):
         self.placement: GpuPlacement = placement
         self.program = program
         self.options = options
-        graph = placement.parts[0].graph
-        weights = graph.weights if program.uses_weight else None
         # All devices have one kernel, so rows are packed only if those of every part can be.
-        packed = program.combine != "add" and program.field_dtype is None
-        self.variant = Variant(
-            graph.id_dtype,
-            None if weights is None else weights.dtype,
-            packed and all(part.packs for part in placement.parts),
-            options.gpu.delay_ns,
-        )
+        packs = all(part.packs for part in placement.parts)
+        graph, is_alone = placement.parts[0].graph, len(placement.parts) == 1
+        self.variant = _variant(program, graph, options.gpu, packs=packs, is_alone=is_alone)
         self.item_bytes = kernels.item_bytes(program, self.variant.id_dtype)
         self.modules: list[driver.Module] = []
         self.arguments = np.zeros(len(placement.parts), PART)

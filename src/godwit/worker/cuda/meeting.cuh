@@ -121,7 +121,7 @@ __device__ u64 warp_decide(const Part<P> &part, u64 due, u64 begin_ns) {
     if (due >= part.sparse_items) mine.flags |= FLAG_DENSE;
     u32 lowest = mine.lowest, flags = mine.flags;
     u64 time_ns = mine.now_ns;  // of the first device
-    if (part.devices > 1) {
+    if (part.has_peers()) {
         Report others = mine;
         if (!warp_exchange(part, mine, others)) flags |= FLAG_LOST;
         bool there = lane < part.devices;

@@ -195,6 +195,8 @@ struct Part {
     u32 padding;
     u32 prepare;  // 1: return at once; the launch only loads the kernel
     Request<P> request;
+
+    __device__ __forceinline__ bool has_peers() const { return HAS_PEERS && devices > 1; }
 };
 
 // Load an item of a mailbox, which another device has written, perhaps into host memory: not through a

@@ -18,6 +18,7 @@ import numpy as np
 from godwit import config
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
+from godwit.graph.csr import Graph
 from godwit.graph.partition.layout import LocalGraph
 from godwit.graph.rows import thread_count_for
 from godwit.runtime.cpu.compile import kernel
@@ -299,7 +300,7 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
         super().__init__(devices)
         self.delivery: Delivery | None = None
         self.link_rooms: dict[tuple[int, int, int, int | None], Room[Any]] = {}
-        shapes = [_row_shape(part) for part in parts]
+        shapes = [row_shape(part) for part in parts]
         with held_gpus(self.indexes):
             needs = [
                 _part_bytes(part, *shape, several=len(parts) > 1)
@@ -337,8 +338,8 @@ class GpuPlacement(GpuEndpoints[GpuPart]):
         super()._free()
 
 
-def _row_shape(graph: LocalGraph) -> tuple[int, bool]:
-    """Return the number of hubs of a part, and True if its rows can be packed."""
+def row_shape(graph: Graph | LocalGraph) -> tuple[int, bool]:
+    """Return the number of hubs of a part, or of a graph on one GPU, and True if its rows can be packed."""
     short, hubs = _count_lengths(graph.offsets)
     packs = short >= PACKED_SHARE * graph.vertex_count and graph.id_dtype.itemsize == 4
     return hubs, packs

@@ -13,6 +13,15 @@
 
 #include "runtime/cuda/include/bitwise.cuh"
 
+// What a number is in an operator: integers have 64 bits there.
+template <class T>
+__device__ __forceinline__ auto wide(T number) {
+    if constexpr (is_float<T>)
+        return number;
+    else
+        return static_cast<i64>(number);
+}
+
 template <class T>
 struct Limits;
 template <>

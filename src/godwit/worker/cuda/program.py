@@ -153,12 +153,14 @@ class Variant:
     :param id_dtype: of vertex ids
     :param weight_dtype: of the weights; None if the program does not read them
     :param packed: short rows are queued with their vertices; for 32-bit ids and improving programs
+    :param is_alone: the graph is on one device: less code is compiled
     :param delay_ns: random delays of blocks, for tests
     """
 
     id_dtype: np.dtype[Any]
     weight_dtype: np.dtype[Any] | None
     packed: bool = False
+    is_alone: bool = False
     delay_ns: int = 0
 
     @property
@@ -181,28 +183,33 @@ def hub_bytes(program: ProgramOperators) -> int:
 
 
 def source(program: ProgramOperators, variant: Variant, parameter_count: int) -> str:
-    """Return the source of a program's kernels, which is compiled with its operators."""
+    """Return the source of a program's kernels, which is compiled with :func:`functions`."""
     value = c_type(program.value_dtype)
     field_dtype = program.field_dtype or program.value_dtype
     field = c_type(field_dtype)
     weight = value if variant.weight_dtype is None else c_type(variant.weight_dtype)
     vertex = c_type(variant.id_dtype)
     given = "".join(f", p[{index}]" for index in range(parameter_count))
+    returned = program.expressions or {
+        "message": f"godwit_message(value, weight, degree, static_cast<Id>(vertex), field{given})",
+        "activate": f"godwit_activate(value{given})",
+        "priority": "godwit_priority(value)",
+        "update": f"godwit_update(field, value{given})",
+    }
     operators = [
         f"    static __device__ auto message(Value value, Weight weight, i64 degree, i64 vertex, "
-        f"Field field, const double *p) {{ return godwit_message(value, weight, degree, "
-        f"static_cast<Id>(vertex), field{given}); }}",
+        f"Field field, const double *p) {{ return {returned['message']}; }}",
         f"    static __device__ bool activate(Value value, const double *p) "
-        f"{{ return godwit_activate(value{given}); }}",
+        f"{{ return {returned['activate']}; }}",
     ]
     if program.priority is not None:
         operators.append(
-            "    static __device__ auto priority(Value value) { return godwit_priority(value); }"
+            f"    static __device__ auto priority(Value value) {{ return {returned['priority']}; }}"
         )
     if program.update is not None:
         operators.append(
             f"    static __device__ auto update(Field field, Value value, const double *p) "
-            f"{{ return godwit_update(field, value{given}); }}"
+            f"{{ return {returned['update']}; }}"
         )
     flags = {
         "accumulates": program.combine == "add",
@@ -220,8 +227,9 @@ def source(program: ProgramOperators, variant: Variant, parameter_count: int) ->
     )
     body = "\n".join(operators)
     bits = number_bits(program.identity, program.value_dtype)
+    alone = "#define ONE_DEVICE true\n" if variant.is_alone else ""
     delay = f"#define DELAY_NS {variant.delay_ns}ull\n" if variant.delay_ns else ""
-    return f"""{delay}#include "worker/cuda/worker.cuh"
+    return f"""{alone}{delay}#include "worker/cuda/worker.cuh"
 struct Program {{
     using Value = {value};
     using Field = {field};
@@ -255,7 +263,9 @@ pack_rows(const i64 *offsets, const Program::Id *targets, const Program::Weight 
 def functions(
     program: ProgramOperators, variant: Variant, parameter_count: int
 ) -> list[DeviceFunction]:
-    """Return the operators, with the types of the kernel's arguments."""
+    """Return the operators, with the types of the kernel's arguments; none if the source has them."""
+    if program.expressions is not None:
+        return []
     value = program.value_dtype
     weight = variant.weight_dtype or value
     degree = np.dtype(np.int64)

@@ -47,6 +47,11 @@ struct Worker {
 
     __device__ __forceinline__ u32 *overflow() const { return &part.control->overflow; }
 
+    // Whether a target is a vertex of this device, not one of the halo.
+    __device__ __forceinline__ bool is_own(i64 target) const {
+        return !HAS_PEERS || target < part.owned;
+    }
+
     __device__ __forceinline__ bool is_due(float priority) const { return !(priority > bound); }
 
     // Make an own vertex pending. A fence must precede.
@@ -115,8 +120,7 @@ struct Worker {
     }
 
     __device__ __forceinline__ Value *address_of(i64 target) const {
-        return target < part.owned ? part.values + target
-                                   : part.halo_values + (target - part.owned);
+        return is_own(target) ? part.values + target : part.halo_values + (target - part.owned);
     }
 
     __device__ __forceinline__ Value message(Value value, Weight weight, i64 degree, i64 vertex,
@@ -144,7 +148,7 @@ struct Worker {
         for (u32 i = 0; i < N; i++) {
             if (!in[i]) continue;
             bool better = improves<P>(candidate[i], current[i]);
-            if (!better && target[i] >= part.owned) filtered += 1;
+            if (!better && !is_own(target[i])) filtered += 1;
             in[i] = better && thread_combine<P>(address_of(target[i]), candidate[i]);
             any = any || in[i];
         }
@@ -153,7 +157,7 @@ struct Worker {
 #pragma unroll
         for (u32 i = 0; i < N; i++) {
             if (!in[i]) continue;
-            if (target[i] < part.owned)
+            if (is_own(target[i]))
                 thread_deliver(target[i], candidate[i]);
             else
                 thread_set_halo_pending(target[i] - part.owned);
@@ -175,7 +179,7 @@ struct Worker {
 #pragma unroll
         for (u32 i = 0; i < N; i++) {
             if (!in[i]) continue;
-            if (target[i] < part.owned) {
+            if (is_own(target[i])) {
                 in[i] = thread_accumulate(target[i], candidate[i], made[i]);
                 any = any || in[i];
             } else {

@@ -17,7 +17,7 @@ __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 verte
                                                     typename P::Weight weight, i64 degree) {
     using Value = typename P::Value;
     const Part<P> &part = worker.part;
-    bool ours = target < part.owned;
+    const bool ours = worker.is_own(target);
     Value *address = worker.address_of(target);
     Row<typename P::Id> row{};
     Row<typename P::Weight> row_weight{};

@@ -119,7 +119,7 @@ __device__ __forceinline__ bool adapt_window(const Part<P> &part, Window &window
     }
     trials.meetings += 1;
     if (breaks) trials.measures = 0;
-    const u32 fewest = part.devices > 1 ? LEAST_MEETINGS_OF_SEVERAL : LEAST_MEETINGS;
+    const u32 fewest = part.has_peers() ? LEAST_MEETINGS_OF_SEVERAL : LEAST_MEETINGS;
     const u32 least = trials.measures ? fewest + round / MEETINGS_SHARE : 0;
     const bool tries = trials.phase >= TRIES_FIRST && trials.phase <= GOES_ON;
     const bool fills = tries && trials.factor > 1 && is_dense && !trials.was_dense;
@@ -146,7 +146,7 @@ __device__ __forceinline__ bool adapt_window(const Part<P> &part, Window &window
         trials.factor = is_dense ? 1 / TRIED_FACTOR : TRIED_FACTOR;
         set_width(part, window, window.width * trials.factor);
     } else if (speed > LEAST_GAIN * trials.speed) {
-        const bool goes_on = part.devices == 1 || speed > MUCH_GAIN * trials.speed;
+        const bool goes_on = !part.has_peers() || speed > MUCH_GAIN * trials.speed;
         trials.speed = speed;
         trials.patience = trials.rest = 1;
         trials.phase = goes_on ? GOES_ON : RESTS;

@@ -188,7 +188,7 @@ __device__ void grid_work(const Part<P> &part) {
     // Start gate: no device begins before all run.
     Meeting meeting = grid_meet(control, &block.word, 0, true, [&](u64) -> u64 {
         Report nothing{}, others{};
-        bool all = part.devices == 1 || warp_exchange(part, nothing, others);
+        bool all = !part.has_peers() || warp_exchange(part, nothing, others);
         if (lane_id() == 0) control->status = all ? RUNNING : PEER_LOST;
         u64 word = __float_as_uint(control->bound);
         return all ? word : word | static_cast<u64>(FLAG_STOP) << 32;
@@ -199,7 +199,7 @@ __device__ void grid_work(const Part<P> &part) {
         worker.limit = load_relaxed(reinterpret_cast<typename P::Value *>(&control->limit));
         queue.open = meeting.is_sparse();
         block_delay(2);
-        if (part.devices > 1) {
+        if (part.has_peers()) {
             if (part.relays) grid_relay(worker, round);
             grid_receive(worker, round);
             if (!queue.open) waited += grid_wait(control, &block.word);
@@ -212,14 +212,14 @@ __device__ void grid_work(const Part<P> &part) {
             waited += grid_wait(control, &block.word);
             if (load_relaxed(&control->hub_cursor) != 0) grid_expand_hubs(worker);
         }
-        if (part.devices > 1) {
+        if (part.has_peers()) {
             waited += grid_wait(control, &block.word);
             grid_send(worker, list, round);
         }
         u32 due = block_publish(worker, block);
         u64 arrival = clock64();
-        meeting = grid_meet(control, &block.word, due, part.devices > 1, [&](u64 of_all) -> u64 {
-            if (part.devices > 1) warp_close_mailboxes(part);
+        meeting = grid_meet(control, &block.word, due, part.has_peers(), [&](u64 of_all) -> u64 {
+            if (part.has_peers()) warp_close_mailboxes(part);
             return warp_decide(part, of_all, begin_ns);
         });
         waited += clock64() - arrival;

@@ -11,6 +11,12 @@
 
 constexpr u32 MAX_DEVICES = 16;
 
+#ifndef ONE_DEVICE
+#define ONE_DEVICE false
+#endif
+// Whether devices meet, and reach each other's memory: one device has less code to compile.
+constexpr bool HAS_PEERS = !ONE_DEVICE;
+
 // How a launch ended.
 enum Status : u32 { RUNNING, FINISHED, LEFT, PEER_LOST };
 

@@ -17,7 +17,9 @@ __device__ __forceinline__ void thread_relax_packed(Worker<P> &worker, i64 verte
                                                     typename P::Weight weight, i64 degree) {
     using Value = typename P::Value;
     const Part<P> &part = worker.part;
-    const bool ours = worker.is_own(target);
+    // Asked of one device, too: without the branch the compiler loads the row behind the atomic, which made
+    // searches of roads up to 1.24 times as long.
+    const bool ours = target < part.owned;
     Value *address = worker.address_of(target);
     Row<typename P::Id> row{};
     Row<typename P::Weight> row_weight{};

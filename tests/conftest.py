@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import settings
 
+import architectures
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda.driver import current_kept, device_count
 
@@ -123,6 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "thorough: left out unless --all are asked for")
     if config.getoption("--all"):
         settings.load_profile("all")  # before the files of tests, which read it, are imported
+        architectures.optimize()
     worker = getattr(config, "workerinput", None)
     if worker is not None and os.environ.get("CUDA_VISIBLE_DEVICES"):
         _begin_with_gpu(int(worker["workerid"].removeprefix("gw")))

@@ -123,14 +123,13 @@ class Compiler:
         options = [*self._options, *options]
         names = kernel_names("\n".join([source, *headers.values()]))
         made = [_operator(one) for one in functions]
-        lines = ["#include <emulated_grid.h>", *[one[0] for one in made], '#line 1 "kernel.cu"']
+        lines = [*[one[0] for one in made], '#line 1 "kernel.cu"']
         program = "\n".join([*lines, translated(source), *map(_launcher, names)])
         files = {name: translated(text) for name, text in headers.items()}
-        files["emulated_grid.h"] = (_HERE / "emulated_grid.h").read_text()
         files["kernels.cpp"] = program
         path = _cache() / f"kernels-{_digest(repr((sorted(files.items()), options)))}.so"
         if not path.exists():
-            _compile(files, "kernels.cpp", path, options)
+            _compile(files, "kernels.cpp", path, [*options, *_compiled_header(*options)])
         library = self._opened(path, alone=bool(functions))
         for symbol, (_, pointer) in zip([one.symbol for one in functions], made, strict=True):
             getattr(library, f"set_{symbol}")(ctypes.c_void_p(pointer))
@@ -158,18 +157,34 @@ def _compile(files: dict[str, str], main: str, path: Path, options: Sequence[str
         made = str(Path(folder) / "made.so")
         # In two steps: linked with -fsanitize, it would want the sanitizer's own library.
         object_file = str(Path(folder) / "made.o")
-        options = [*_OPTIONS, *options, f"-I{folder}", "-o", object_file]
-        for command in (
-            [*options, "-c", str(Path(folder) / main)],
-            ["-shared", "-o", made, object_file],
-        ):
-            done = subprocess.run(
-                [str(COMPILER), *command], capture_output=True, text=True, check=False
-            )
-            if done.returncode != 0:
-                log = done.stderr.replace(f"{folder}/", "")
-                raise EmulationError(f"kernels do not compile for the CPU:\n{log[:6000]}")
+        source = str(Path(folder) / main)
+        _call(folder, *_OPTIONS, *options, f"-I{folder}", "-o", object_file, "-c", source)
+        _call(folder, "-shared", "-o", made, object_file)
         os.replace(made, path)
+
+
+def _call(folder: str, *options: str) -> None:
+    done = subprocess.run([str(COMPILER), *options], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        log = done.stderr.replace(f"{folder}/", "")
+        raise EmulationError(f"kernels do not compile for the CPU:\n{log[:6000]}")
+
+
+def _compiled_header(*options: str) -> list[str]:
+    """Options that put emulated_grid.h in front, which was compiled before: a third of the time.
+
+    The compiler takes the text beside it if what was compiled does not fit the other options.
+    """
+    path = _cache() / f"emulated_grid-{_digest(repr(options))}.h"
+    compiled = path.with_suffix(".h.gch")
+    if not compiled.exists():
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            text, made = Path(folder) / path.name, Path(folder) / compiled.name
+            text.write_text((_HERE / "emulated_grid.h").read_text())
+            _call(folder, *_OPTIONS, *options, "-x", "c++-header", str(text), "-o", str(made))
+            os.replace(text, path)
+            os.replace(made, compiled)
+    return ["-include", str(path)]
 
 
 def explained(message: str) -> str:

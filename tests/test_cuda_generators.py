@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import godwit as gw
+from architectures import compiled_for
 from emulated_gpu import COMPILER, EmulatedBuffer, emulate
 from godwit.cli.application import app
 from godwit.errors import DeviceError, GraphTooLargeError, InputError
@@ -26,7 +27,6 @@ from godwit.graph.cuda.stored import RowsOnGpu
 from godwit.graph.generators.cuda import GENERATORS, grid, rmat, road
 from godwit.graph.rows import Rows
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.protocol import Device
 
@@ -232,7 +232,7 @@ class TestCompiles:
     def test_kernels(self, architecture: str, file: str, types: dict[str, str]) -> None:
         word = {"Word": "u64"} if "build_rows" in file else {}
         source = kernel_source(file, Id="i32", **word, **types)
-        assert cubin(source, (), architecture)[:4] == b"\x7fELF"
+        assert compiled_for(source, architecture)[:4] == b"\x7fELF"
 
 
 class TestAsked:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from architectures import each_architecture
+from architectures import compiled_for, each_architecture
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.betweenness import cuda as brandes_steps
 from godwit.algorithms.communities import cuda as label_steps
@@ -151,7 +151,7 @@ def test_pagerank_compiles(
     dtypes: tuple[Any, ...], architecture: str, accelerated: bool, one_hop: bool
 ) -> None:
     text = pagerank_steps.source(*dtypes, accelerated=accelerated, one_hop=one_hop)
-    assert b".text.work\0" in cubin(text, (), architecture)
+    assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_pagerank_compiles(
 )
 def test_tiles_compile(dtypes: tuple[Any, ...], words: int, accelerated: bool) -> None:
     text = pagerank_steps.source(*dtypes, accelerated=accelerated, tile_words=words)
-    assert b".text.work\0" in cubin(text, (), "90")
+    assert b".text.work\0" in compiled_for(text, "90")
     text = tiled_rows.source_code(INT32, *((dtypes[2], dtypes[1]) if len(dtypes) == 3 else ()))
-    assert b".text.make_tiles\0" in cubin(text, (), "90")
+    assert b".text.make_tiles\0" in compiled_for(text, "90")
     text = power_steps.source(*dtypes[::2], two_sided=accelerated, tile_words=3)
-    assert b".text.work\0" in cubin(text, (), "90")
+    assert b".text.work\0" in compiled_for(text, "90")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_power_iterations_compile(
     dtypes: tuple[Any, ...], architecture: str, two_sided: bool
 ) -> None:
     text = power_steps.source(*dtypes, two_sided=two_sided)
-    assert b".text.work\0" in cubin(text, (), architecture)
+    assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_power_iterations_compile(
     ],
 )
 def test_core_numbers_compile(id_dtype: str, architecture: str) -> None:
-    assert b".text.work\0" in cubin(core_steps.source(id_dtype), (), architecture)
+    assert b".text.work\0" in compiled_for(core_steps.source(id_dtype), architecture)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_core_numbers_compile(id_dtype: str, architecture: str) -> None:
     ],
 )
 def test_truss_numbers_compile(id_dtype: str, architecture: str) -> None:
-    assert b".text.work\0" in cubin(truss_steps.source(id_dtype), (), architecture)
+    assert b".text.work\0" in compiled_for(truss_steps.source(id_dtype), architecture)
 
 
 @pytest.mark.parametrize(
@@ -222,10 +222,10 @@ def test_truss_numbers_compile(id_dtype: str, architecture: str) -> None:
 def test_label_propagation_compiles(id_dtype: str, architecture: str) -> None:
     for weighted, cdlp in ((False, False), (True, False), (False, True)):
         text = label_steps.source(id_dtype, weighted=weighted, cdlp=cdlp)
-        assert b".text.work\0" in cubin(text, (), architecture)
+        assert b".text.work\0" in compiled_for(text, architecture)
     for weighted in (False, True):
         text = summary_steps.source(id_dtype, weighted=weighted)
-        assert b".text.work\0" in cubin(text, (), architecture)
+        assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,8 @@ def test_label_propagation_compiles(id_dtype: str, architecture: str) -> None:
     ],
 )
 def test_louvain_and_leiden_compile(id_dtype: str, wide: bool, architecture: str) -> None:
-    assert b".text.work\0" in cubin(
-        level_steps.source(id_dtype, wide=wide, one_way=not wide), (), architecture
-    )
+    text = level_steps.source(id_dtype, wide=wide, one_way=not wide)
+    assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +254,7 @@ def test_louvain_and_leiden_compile(id_dtype: str, wide: bool, architecture: str
     ],
 )  # fmt: skip
 def test_greedy_passes_compile(id_dtype: str, architecture: str, kind: Kind) -> None:
-    assert b".text.work\0" in cubin(greedy_steps.source(id_dtype, kind), (), architecture)
+    assert b".text.work\0" in compiled_for(greedy_steps.source(id_dtype, kind), architecture)
 
 
 DISTANCES = [
@@ -277,8 +276,8 @@ def test_shortest_paths_compile(dtypes: tuple[str, ...], architecture: str) -> N
     ids, _, weights = map(np.dtype, dtypes)
     for several in (False, True):
         text = sssp_steps.source(*map(np.dtype, dtypes), several=several)
-        assert b".text.work\0" in cubin(text, (), architecture)
-    code = cubin(sssp_rows.source(ids, weights), (), architecture)
+        assert b".text.work\0" in compiled_for(text, architecture)
+    code = compiled_for(sssp_rows.source(ids, weights), architecture)
     assert b".text.write_weight_keys\0" in code
 
 
@@ -306,13 +305,13 @@ def test_distances_compile(
     lengths = distances_steps.lengths_source(ids, None if weights is None else np.dtype(weights))
     sweeps = distances_steps.sweeps_source(ids, weighted=weights is not None)
     for text in (hops, lengths, sweeps):
-        assert b".text.work\0" in cubin(text, (), architecture)
+        assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @each_architecture
 @pytest.mark.parametrize(("ids", "weights"), [(INT32, INT32), (INT32, INT64), (INT64, INT32)])
 def test_rows_compile(ids: Any, weights: Any, architecture: str) -> None:
-    code = cubin(step_rows.source(ids, INT32, weights), (), architecture)
+    code = compiled_for(step_rows.source(ids, INT32, weights), architecture)
     for name in ("place_weights", "place_hub_arcs", "localize_targets"):
         assert f".text.{name}\0".encode() in code
 
@@ -334,7 +333,7 @@ UNIONS = [(ids, merge, splices) for ids in (INT32, INT64) for merge, splices in 
 )
 def test_components_compile(ids: Any, merge: Any, splices: bool, architecture: str) -> None:
     text = components_steps.source(ids, merge, splices=splices)
-    assert b".text.work\0" in cubin(text, (), architecture)
+    assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +346,7 @@ def test_components_compile(ids: Any, merge: Any, splices: bool, architecture: s
 )
 def test_walks_and_samples_compile(ids: Any, architecture: str) -> None:
     for text in (walk_steps.source(ids), sample_steps.source(ids)):
-        assert b".text.work\0" in cubin(text, (), architecture)
+        assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @pytest.mark.parametrize(
@@ -372,7 +371,7 @@ def test_spanning_forests_compile(
     ids: Any, weight_bytes: int, packed: bool, architecture: str
 ) -> None:
     text = forest_steps.source(ids, weight_bytes, packed=packed)
-    assert b".text.work\0" in cubin(text, (), architecture)
+    assert b".text.work\0" in compiled_for(text, architecture)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +384,7 @@ def test_spanning_forests_compile(
     ids=str,
 )
 def test_brandes_compiles(ids: Any, architecture: str) -> None:
-    assert b".text.work\0" in cubin(brandes_steps.source(ids), (), architecture)
+    assert b".text.work\0" in compiled_for(brandes_steps.source(ids), architecture)
 
 
 @pytest.mark.parametrize(
@@ -397,8 +396,8 @@ def test_brandes_compiles(ids: Any, architecture: str) -> None:
     ids=str,
 )
 def test_strong_components_compile(ids: Any, architecture: str) -> None:
-    assert b".text.work\0" in cubin(strong_steps.source(ids), (), architecture)
-    assert b".text.work\0" in cubin(topological_steps.source(ids), (), architecture)
+    assert b".text.work\0" in compiled_for(strong_steps.source(ids), architecture)
+    assert b".text.work\0" in compiled_for(topological_steps.source(ids), architecture)
 
 
 @pytest.mark.parametrize(
@@ -412,7 +411,7 @@ def test_strong_components_compile(ids: Any, architecture: str) -> None:
 def test_triangles_and_similarity_compile(ids: Any, valued: bool, architecture: str) -> None:
     texts = triangles_steps.source(ids, valued=valued), similarity_steps.source(ids)
     for text in (*texts, similarity_steps.neighbours_source(ids)):
-        assert b".text.work\0" in cubin(text, (), architecture)
+        assert b".text.work\0" in compiled_for(text, architecture)
 
 
 PASSES = [
@@ -434,6 +433,6 @@ PASSES = [
 def test_predecessors_compile(kind: Any, architecture: str) -> None:
     *names, pulls = kind
     dtypes = [None if name is None else np.dtype(name) for name in names]
-    code = cubin(PassKind(*dtypes, pulls).source, (), architecture)
+    code = compiled_for(PassKind(*dtypes, pulls).source, architecture)
     for name in ("prepare", "search_rows", "search_hubs", "settle_ties"):
         assert f".text.{name}\0".encode() in code

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import godwit as gw
+from architectures import compiled_for
 from emulated_grid import Machine, emulated_gpus, results_on_gpus
 from godwit import config
 from godwit.arrays import ResultLocation
@@ -21,7 +22,6 @@ from godwit.graph.csr import Graph
 from godwit.graph.partition import partition, positions
 from godwit.graph.partition.positions import CLASS_DEGREES, LINE, number_vertices
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.transfer import copies, delivery, staging
 from godwit.runtime.protocol import Device
 from godwit.supersteps import place_positions
@@ -499,7 +499,7 @@ class TestCompiled:
     def test_results(self, kind: Any) -> None:
         conversion = delivery.Conversion(np.dtype(kind[0]), np.dtype(kind[1]))
         source = delivery.source(conversion, np.dtype(np.int32))
-        assert cubin(source, (), "90")[:4] == b"\x7fELF"
+        assert compiled_for(source, "90")[:4] == b"\x7fELF"
 
 
 COUNT = driver.device_count()

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import godwit as gw
-from architectures import each_architecture
+from architectures import compiled_for, each_architecture
 from emulated_grid import Machine, emulated_gpus
 from godwit.algorithms.components import streamed_cuda as cuda_streams
 from godwit.algorithms.components.streamed_cpu import HostForest, Linking
@@ -28,7 +28,7 @@ from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.io.edge_sources import END_DTYPES
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
+from godwit.runtime.cuda.compile import ARCHITECTURES
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.memory import Buffer
 from graphs import each_graph, named_graph
@@ -413,7 +413,7 @@ def test_kernels_compile(architecture: str) -> None:
     half = ARCHITECTURES.index(architecture) % 2  # those of the gate are one of each
     variants = list(product((INT32, INT64), END_DTYPES, (False, True)))
     for id_dtype, end_dtype, splices in variants[half::2]:
-        code = cubin(cuda_streams.source(id_dtype, end_dtype, splices=splices), (), architecture)
+        code = compiled_for(cuda_streams.source(id_dtype, end_dtype, splices=splices), architecture)
         for name in cuda_streams.KERNELS:
             assert f".text.{name}\0".encode() in code
 

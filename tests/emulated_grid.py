@@ -16,7 +16,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -83,8 +83,7 @@ def emulated_gpus(
         bindings[0].launch, bindings[1].synchronize, bindings[1].copy_at_once, lambda *_: 0,
         lambda _: 0, lambda _: 0,
     )  # fmt: skip
-    modules = _modules()
-    _forget(modules)
+    _forget()
     programs: list[Any] = []
     real_load = engine.ProgramPlan._load
 
@@ -98,21 +97,22 @@ def emulated_gpus(
         real_load(plan)
 
     with pytest.MonkeyPatch.context() as patch:
-        for original, stand_in in (
-            (libraries.bindings, lambda: bindings),
-            (driver.calls, lambda: calls),
-            (driver.quick_calls, no_quick_calls),
-            (libraries.are_installed, lambda: True),
-            (compilation.cubin, compiler.cubin),
-            (driver.Launch, Launch),
-            (driver.loaded_cupy, lambda: None),
-            (gpu_arrays.sort_keys, _sort_keys),
-            (gpu_arrays.stable_order, _stable_order),
-        ):
-            for module in modules:
-                for name, value in list(vars(module).items()):
-                    if value is original:
-                        patch.setattr(module, name, stand_in)
+        stand_ins = {
+            libraries.bindings: lambda: bindings,
+            driver.calls: lambda: calls,
+            driver.quick_calls: no_quick_calls,
+            libraries.are_installed: lambda: True,
+            compilation.cubin: compiler.cubin,
+            driver.Launch: Launch,
+            driver.loaded_cupy: lambda: None,
+            gpu_arrays.sort_keys: _sort_keys,
+            gpu_arrays.stable_order: _stable_order,
+        }
+        by_id = {id(original): stand_in for original, stand_in in stand_ins.items()}
+        for module in _modules():
+            for name, value in list(vars(module).items()):
+                if id(value) in by_id:
+                    patch.setattr(module, name, by_id[id(value)])
         patch.setattr(engine.ProgramPlan, "_load", load)
         patch.setattr(memory, "_ABANDONED", _Abandoned(machine))
         patch.setattr(memory, "_KEPT", KeptMemory(memory.KEPT_BYTES))
@@ -126,7 +126,7 @@ def emulated_gpus(
                 for key in [key for key in program.compiled if key[0] == "cuda"]:
                     del program.compiled[key]
             staging.close_pool()
-            _forget(modules)
+            _forget()
             _LEFT.append(machine)
 
 
@@ -177,12 +177,21 @@ def _modules() -> list[Any]:
     return [importlib.import_module(name) for name in names]
 
 
-def _forget(modules: Sequence[Any]) -> None:
+@lru_cache(maxsize=1)
+def _remembering() -> list[Any]:
+    """All functions of theirs that keep what they have returned."""
+    return [
+        value
+        for module in _modules()
+        for value in vars(module).values()
+        if hasattr(value, "cache_clear") and value.__module__ == module.__name__
+    ]
+
+
+def _forget() -> None:
     """Let go of what the library keeps of the GPUs that there were."""
-    for module in modules:
-        for value in list(vars(module).values()):
-            if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
-                value.cache_clear()
+    for function in _remembering():
+        function.cache_clear()
 
 
 def check_arguments(kernel: Kernel, arguments: Any) -> None:

@@ -113,23 +113,8 @@ class Compiler:
     def _load(
         self, source: str, functions: list[DeviceFunction], options: list[str]
     ) -> dict[str, Kernel]:
-        headers = included(
-            source,
-            {
-                str(path.relative_to(INCLUDE_FOLDER)): path.read_text()
-                for path in INCLUDE_FOLDER.rglob("*.cuh")
-            },
-        )
-        options = [*self._options, *options]
-        names = kernel_names("\n".join([source, *headers.values()]))
         made = [_operator(one) for one in functions]
-        lines = [*[one[0] for one in made], '#line 1 "kernel.cu"']
-        program = "\n".join([*lines, translated(source), *map(_launcher, names)])
-        files = {name: translated(text) for name, text in headers.items()}
-        files["kernels.cpp"] = program
-        path = _cache() / f"kernels-{_digest(repr((sorted(files.items()), options)))}.so"
-        if not path.exists():
-            _compile(files, "kernels.cpp", path, [*options, *_compiled_header(*options)])
+        path, names = _library(source, tuple(one[0] for one in made), (*self._options, *options))
         library = self._opened(path, alone=bool(functions))
         for symbol, (_, pointer) in zip([one.symbol for one in functions], made, strict=True):
             getattr(library, f"set_{symbol}")(ctypes.c_void_p(pointer))
@@ -143,8 +128,46 @@ class Compiler:
             return ctypes.CDLL(shutil.copy(path, folder))
 
 
+@lru_cache(maxsize=1)
+def _headers() -> dict[str, str]:
+    return {
+        str(path.relative_to(INCLUDE_FOLDER)): path.read_text()
+        for path in INCLUDE_FOLDER.rglob("*.cuh")
+    }
+
+
+def _library(source: str, operators: tuple[str, ...], options: tuple[str, ...]) -> Any:
+    """Where a program's library is, which is compiled if it is not there, and the names of its kernels."""
+    name, names, files = _made_of(source, operators, options)
+    path = _cache() / name
+    if not path.exists():
+        _compile(files, "kernels.cpp", path, [*options, *_compiled_header(*options)])
+    return path, names
+
+
+@lru_cache(maxsize=512)
+def _made_of(
+    source: str, operators: tuple[str, ...], options: tuple[str, ...]
+) -> tuple[str, list[str], dict[str, str]]:
+    """The name of a program's library, those of its kernels, and its files as C++."""
+    headers = included(source, _headers())
+    names = kernel_names("\n".join([source, *headers.values()]))
+    files = {name: _translated(text) for name, text in headers.items()}
+    lines = [*operators, '#line 1 "kernel.cu"', translated(source), *map(_launcher, names)]
+    files["kernels.cpp"] = "\n".join(lines)
+    return f"kernels-{_digest(repr((sorted(files.items()), options)))}.so", names, files
+
+
+_translated = lru_cache(maxsize=None)(translated)
+
+
+@lru_cache(maxsize=1)
+def _common_header() -> str:
+    return (_HERE / "emulated_grid.h").read_text()
+
+
 def _digest(text: str) -> str:
-    content = f"{text}{_OPTIONS}{(_HERE / 'emulated_grid.h').read_text()}"
+    content = f"{text}{_OPTIONS}{_common_header()}"
     return hashlib.sha256(content.encode()).hexdigest()[:24]
 
 
@@ -180,7 +203,7 @@ def _compiled_header(*options: str) -> list[str]:
     if not compiled.exists():
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             text, made = Path(folder) / path.name, Path(folder) / compiled.name
-            text.write_text((_HERE / "emulated_grid.h").read_text())
+            text.write_text(_common_header())
             _call(folder, *_OPTIONS, *options, "-x", "c++-header", str(text), "-o", str(made))
             os.replace(text, path)
             os.replace(made, compiled)

@@ -983,6 +983,7 @@ def check_steps(folder: Path) -> None:
                 placed, fields={"bits": dict(zip(graph.ids, masks, strict=True))}
             )
             assert parts == named.to_dict()
+    graph = graphs[-1]
     check_values_of_steps()
     check_arguments_of_steps()
     errors = gw.errors

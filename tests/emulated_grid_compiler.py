@@ -14,7 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ import numba
 from emulated_grid_machine import EmulationError, Kernel
 from emulated_grid_source import included, kernel_names, translated
 from godwit import cache
+from godwit.files import fcntl
 from godwit.runtime.cpu.compile import content_key
 from godwit.runtime.cuda import operators
 from godwit.runtime.cuda.compile import INCLUDE_FOLDER
@@ -66,8 +69,9 @@ def scheduler() -> Any:
     files = {path.name: path.read_text() for path in sorted(_HERE.glob("emulated_grid*.[ch]*"))}
     options = ["-O2", "-fvisibility=default"]
     path = _cache() / f"scheduler-{_digest(repr((files, options)))}.so"
-    if not path.exists():
-        _compile(files, "emulated_grid.cpp", path, options)
+    with _missing(path) as is_missing:
+        if is_missing:
+            _compile(files, "emulated_grid.cpp", path, options)
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     library.emulated_run.restype = ctypes.c_char_p
     number, pointer = ctypes.c_uint32, ctypes.c_void_p
@@ -140,9 +144,24 @@ def _library(source: str, operators: tuple[str, ...], options: tuple[str, ...]) 
     """Where a program's library is, which is compiled if it is not there, and the names of its kernels."""
     name, names, files = _made_of(source, operators, options)
     path = _cache() / name
-    if not path.exists():
-        _compile(files, "kernels.cpp", path, [*options, *_compiled_header(*options)])
+    with _missing(path) as is_missing:
+        if is_missing:
+            _compile(files, "kernels.cpp", path, [*options, *_compiled_header(*options)])
     return path, names
+
+
+_COMPILING = threading.RLock()
+
+
+@contextmanager
+def _missing(path: Path) -> Iterator[bool]:
+    """Whether a file is not there yet: one thread of one process makes it, the others wait for it."""
+    if path.exists():
+        yield False
+        return
+    with _COMPILING, open(path.with_suffix(".lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield not path.exists()
 
 
 @lru_cache(maxsize=512)
@@ -200,13 +219,14 @@ def _compiled_header(*options: str) -> list[str]:
     """
     path = _cache() / f"emulated_grid-{_digest(repr(options))}.h"
     compiled = path.with_suffix(".h.gch")
-    if not compiled.exists():
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            text, made = Path(folder) / path.name, Path(folder) / compiled.name
-            text.write_text(_common_header())
-            _call(folder, *_OPTIONS, *options, "-x", "c++-header", str(text), "-o", str(made))
-            os.replace(text, path)
-            os.replace(made, compiled)
+    with _missing(compiled) as is_missing:
+        if is_missing:
+            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+                text, made = Path(folder) / path.name, Path(folder) / compiled.name
+                text.write_text(_common_header())
+                _call(folder, *_OPTIONS, *options, "-x", "c++-header", str(text), "-o", str(made))
+                os.replace(text, path)
+                os.replace(made, compiled)
     return ["-include", str(path)]
 
 

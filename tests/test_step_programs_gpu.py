@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given, settings
 
 import godwit as gw
-from architectures import each_architecture
 from emulated_grid import Machine, emulated_gpus
 from godwit.errors import InputError, OperatorError, RunTimeoutError, ValueOverflowError
 from godwit.frontier.cuda import program as step_program_text
 from godwit.frontier.cuda.program import ProgramText
 from godwit.runtime.cuda import driver
-from godwit.runtime.cuda.compile import cubin
+from godwit.runtime.cuda.compile import ARCHITECTURES, cubin
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from graphs import each_graph, graphs, named_graph
 from step_programs import (
@@ -364,13 +363,24 @@ def test_too_many_fields_for_a_kernel() -> None:
         ProgramText(program.code, np.int32, None)
 
 
-@each_architecture
-def test_programs_compile(architecture: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "weight", "architecture"),
+    [
+        pytest.param(
+            program, weight, name, id=f"{program.name}-{name}",
+            marks=() if name == chosen else pytest.mark.thorough,
+        )
+        for program, weight, chosen in (
+            (EVERYTHING, np.dtype(np.float32), "90"), (GAINED_BITS, None, "80"),
+        )
+        for name in ARCHITECTURES
+    ],
+)  # fmt: skip
+def test_programs_compile(program: gw.StepProgram, weight: Any, architecture: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra 'cuda'")
     pytest.importorskip("numba_cuda", reason="needs the extra 'cuda'")
-    for program, weight in ((EVERYTHING, np.dtype(np.float32)), (GAINED_BITS, None)):
-        text = ProgramText(program.code, np.int32, weight)
-        assert cubin(text.source, text.functions, architecture)
+    text = ProgramText(program.code, np.int32, weight)
+    assert cubin(text.source, text.functions, architecture)
 
 
 @pytest.mark.gpu

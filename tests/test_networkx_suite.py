@@ -63,9 +63,10 @@ _EXACT_COMMUNITIES = (
 """NetworkX's tests of Louvain that ask for the communities, or their order, of NetworkX's own seeds. The
 last one expects the same of two graphs of different weights, of which each has other best ones."""
 _SLOW = (
-    "naive_greedy_modularity_communities", "arborescence_iterator_min", "arborescence_iterator_max"
+    "naive_greedy_modularity_communities", "arborescence_iterator_min", "arborescence_iterator_max",
+    "test_omega", "test_sigma",
 )  # fmt: skip
-"""Tests that take longer than all others: thousands of calls of a function on ten nodes."""
+"""Tests that take longer than all others: thousands of calls of a function on some ten nodes."""
 
 
 def _without(*names: str) -> tuple[str, str]:

@@ -191,6 +191,10 @@ class DistributedGraph(OnProcesses):
         :param source: an id or several, the same in all processes
         :raises InputError: no vertex has one of the ids
         """
+        if self.processes.count == 1 and type(source) is int:
+            position = self.ids._find(source)
+            if position is not None:
+                return np.array([position], np.int64), [position]
         several = one_or_several(source, "source")
         if not several:
             raise InputError(

@@ -26,7 +26,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, overload
@@ -60,6 +60,9 @@ _PRINTING_S = 0.5
 _LOOK_S = 0.25
 """Seconds between two looks for processes that have ended."""
 
+_REPORTED = ("processed_items", "useless_items", "arcs_relaxed", "filtered_items", "rounds")
+"""Counts in the statistics that each process has of its own."""
+
 
 class Processes:
     """The processes that ``mpiexec`` started together, of which this is one. Made by :func:`context`.
@@ -82,6 +85,7 @@ class Processes:
         self._headers = np.zeros((self.count, HEADER_WORDS), np.int64)
         self._runs = ""
         self._communicates = False
+        """True while others wait for messages of this process; it stays so if an error cuts these off."""
         self._interrupted = self._defers = False
         self.volume = Volume(self.count)
         self.machine, self.machine_sizes = _share_cores(mpi, self._world)
@@ -146,16 +150,18 @@ class Processes:
 
         return place(self, source, directed=directed, weighted=weighted, devices=devices)
 
-    @contextmanager
-    def running(self, name: str, *arguments: Any) -> Iterator[None]:
-        """Run a block that all processes run alike: all leave it well, or all by the same error.
+    def running(self, name: str, *arguments: Any) -> AbstractContextManager[None]:
+        """Return a block that all processes run alike: all leave it well, or all by the same error.
 
         :param name: what runs, for messages
         :param arguments: those that must be the same in all processes
         """
         if self._runs:  # within another block
-            yield
-            return
+            return nullcontext()
+        return self._running_alike(name, arguments) if self.others else _RunningAlone(self, name)
+
+    @contextmanager
+    def _running_alike(self, name: str, arguments: tuple[Any, ...]) -> Iterator[None]:
         self._runs = name
         self.volume = Volume(self.count)
         # The order of a set of texts differs in each process.
@@ -168,8 +174,7 @@ class Processes:
         except _AgreedError as agreed:
             raise agreed.error from None
         except BaseException as error:
-            if isinstance(error, MemoryError) and not isinstance(error, GodwitError):
-                error = GraphTooLargeError(f"out of memory in {name} ({error}): use more processes")
+            error = _with_advice(error, name)
             raise self._agree_on(error) from error.__cause__
         finally:
             self._runs = ""
@@ -217,24 +222,25 @@ class Processes:
         :param into: gets the parts of the other processes
         """
         me = self.rank
-        with self._communicating():
-            first, count = int(into_begins[me]), int(into_counts[me])
-            begin = int(begins[me])
-            into[first : first + count] = data[begin : begin + count]
-            requests = []
-            for other in self.others:
-                first, count = int(into_begins[other]), int(into_counts[other])
-                if count:
-                    part = into[first : first + count]
-                    requests.append(self._world.Irecv(part, other, _DATA))
-            for other in self.others:
-                first, count = int(begins[other]), int(counts[other])
-                if count:
-                    part = data[first : first + count]
-                    requests.append(self._world.Isend(part, other, _DATA))
-                    self.volume.messages[other] += 1
-                    self.volume.bytes[other] += part.nbytes
-            self._wait(requests)
+        self._communicates = True
+        first, count = int(into_begins[me]), int(into_counts[me])
+        begin = int(begins[me])
+        into[first : first + count] = data[begin : begin + count]
+        requests = []
+        for other in self.others:
+            first, count = int(into_begins[other]), int(into_counts[other])
+            if count:
+                part = into[first : first + count]
+                requests.append(self._world.Irecv(part, other, _DATA))
+        for other in self.others:
+            first, count = int(begins[other]), int(counts[other])
+            if count:
+                part = data[first : first + count]
+                requests.append(self._world.Isend(part, other, _DATA))
+                self.volume.messages[other] += 1
+                self.volume.bytes[other] += part.nbytes
+        self._wait(requests)
+        self._communicates = False
 
     def share(self, value: Any) -> list[Any]:
         """Return the values that all processes give, any Python objects, in the order of the processes."""
@@ -276,26 +282,27 @@ class Processes:
 
         :param statistics: has the counts of this process, which become those of all
         """
-        volume = self.volume
-        count = self.count
+        volume, count = self.volume, self.count
+        statistics.supersteps = volume.supersteps
+        if count == 1:
+            statistics.devices = ("process 0",)
+            statistics.waiting_s = np.zeros(1)
+            statistics.messages = statistics.message_bytes = volume.messages[np.newaxis]  # none
+            return
         own = slice(self.rank, self.rank + 1) if statistics.processes > 1 else slice(None)
-        counts = (
-            statistics.processed_items[own].sum(),
-            statistics.arcs_relaxed[own].sum(),
-            statistics.rounds[own].sum(),
-            round(volume.waiting_s * 1e9),
-        )
-        supersteps = volume.supersteps
+        counts = [getattr(statistics, name)[own].sum() for name in _REPORTED]
+        levels = statistics.levels
+        counts.append(round(volume.waiting_s * 1e9))
         words = np.concatenate([np.array(counts, np.int64), volume.messages, volume.bytes])
         given, _, _ = self.exchange(np.tile(words, count), np.full(count, len(words)))
-        rows = given.reshape(count, len(words))
+        columns = given.reshape(count, len(words)).T
         statistics.begin_on([f"process {rank}" for rank in range(count)])
-        statistics.processed_items, statistics.arcs_relaxed, statistics.rounds = rows[:, :3].T
-        statistics.processes = count
-        statistics.supersteps = supersteps
-        statistics.waiting_s = rows[:, 3] / 1e9
-        statistics.messages = rows[:, 4 : 4 + count]
-        statistics.message_bytes = rows[:, 4 + count :]
+        statistics.processes, statistics.levels = count, levels
+        for name, of_all in zip(_REPORTED, columns, strict=False):
+            setattr(statistics, name, of_all)
+        statistics.waiting_s = columns[len(_REPORTED)] / 1e9
+        statistics.messages = columns[-2 * count : -count].T
+        statistics.message_bytes = columns[-count:].T
 
     def abort(self, message: str) -> NoReturn:
         """End all processes at once, after a line on stderr that names this one."""
@@ -315,15 +322,19 @@ class Processes:
         sent[:, _STATUS] = status
         headers[me] = sent[me]
         self.volume.supersteps += status == _RUNNING
-        if self.others:
-            with self._communicating():
-                world = self._world
-                requests = [world.Irecv(headers[other], other, _HEADER) for other in self.others]
-                requests += [world.Isend(sent[other], other, _HEADER) for other in self.others]
-                for other in self.others:
-                    self.volume.messages[other] += 1
-                    self.volume.bytes[other] += sent[other].nbytes
-                self._wait(requests)
+        if not self.others:
+            return
+        self._communicates = True
+        world = self._world
+        requests = [world.Irecv(headers[other], other, _HEADER) for other in self.others]
+        requests += [world.Isend(sent[other], other, _HEADER) for other in self.others]
+        for other in self.others:
+            self.volume.messages[other] += 1
+            self.volume.bytes[other] += sent[other].nbytes
+        self._wait(requests)
+        self._communicates = False
+        if status != _FAILED and (headers[:, :_COUNT] == headers[me, :_COUNT]).all():
+            return
         if (headers[:, _STATUS] == _FAILED).any():
             if status != _FAILED:
                 raise _AgreedError(self._shared_error(None))
@@ -355,8 +366,9 @@ class Processes:
                 pickle.loads(packed)
             except Exception:  # not every exception can be pickled
                 packed = pickle.dumps(ProcessError(f"{type(error).__name__}: {error}"))
-        with self._communicating():
-            packed = self._world.bcast(packed, first)
+        self._communicates = True
+        packed = self._world.bcast(packed, first)
+        self._communicates = False
         chosen: BaseException = pickle.loads(packed) if error is None else error
         if error is None or len(failed) < self.count:
             where = first if error is None else self.rank
@@ -373,13 +385,6 @@ class Processes:
         )
         setattr(error, _AGREED, True)
         return error
-
-    @contextmanager
-    def _communicating(self) -> Iterator[None]:
-        """Mark a block in which a process must not leave, as others wait for its messages."""
-        self._communicates = True
-        yield
-        self._communicates = False  # not after an exception
 
     @contextmanager
     def uninterrupted(self) -> Iterator[None]:
@@ -460,6 +465,37 @@ class Volume:
         self.bytes = np.zeros(processes, np.int64)
         self.supersteps = 0
         self.waiting_s = 0.0
+
+
+class _RunningAlone:
+    """A block of :meth:`Processes.running` where there is one process: nobody has to be told anything."""
+
+    __slots__ = ("_name", "_processes")
+
+    def __init__(self, processes: Processes, name: str) -> None:
+        self._processes, self._name = processes, name
+
+    def __enter__(self) -> None:
+        self._processes._runs = self._name
+        self._processes.volume = Volume(1)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._processes._runs = ""
+        if error is None:
+            return
+        advised = _with_advice(error, self._name)
+        setattr(advised, _AGREED, True)
+        if advised is not error:
+            raise advised from error.__cause__
+
+
+def _with_advice(error: BaseException, runs: str) -> BaseException:
+    """Return the error to raise for one in a block; out of memory, it says what to do."""
+    if isinstance(error, MemoryError) and not isinstance(error, GodwitError):
+        return GraphTooLargeError(f"out of memory in {runs} ({error}): use more processes")
+    return error
 
 
 class _AgreedError(Exception):

@@ -410,6 +410,9 @@ def check_statistics(placed: Any) -> None:
     own = statistics.message_bytes[rank] - 64 * statistics.supersteps
     assert (own[others[rank]] >= values[others[rank]]).all()
     assert (own[processes.machine] <= 1024).all()
+    found = gw.bfs(placed, placed.highest_degree_vertex())
+    farthest = int(found.distance[found.reached].max(initial=0))
+    assert found.statistics.levels == max(processes.share(farthest)) + 1
 
 
 def check_sharing() -> None:
@@ -603,7 +606,7 @@ def check_checkpoints(folder: Path) -> None:
             expect(errors.ProcessError, "different", lambda: gw.pagerank(placed, **part_only))
             expect(
                 errors.ProcessError,
-                "different",
+                "personalization differs",
                 lambda: gw.pagerank(placed, personalization={rank: 1.0}),
             )
         if is_first:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class GpuGraph(OnProcesses):
     """A graph on the GPUs of the processes of one MPI run. Made by :meth:`Processes.place`.
 
-    :func:`bfs` and :func:`pagerank` take one in place of a graph. All processes call them alike, and each
-    gets the values of a range of vertices. A context manager; all processes leave it together.
+    :func:`bfs`, :func:`sssp`, :func:`connected_components` and :func:`pagerank` take one in place of a
+    graph. All processes call them alike, and each gets the values of a range of vertices. A context
+    manager; all processes leave it together.
 
     :ivar processes: the processes
     :ivar graph: the whole graph

@@ -6,7 +6,6 @@ begin at multiples of 64, so that no two processes write bits of one word.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from godwit.distributed.exchange import Questions, to_owners
 from godwit.distributed.halo import WORD_BITS, HaloRows, halo_of_arcs
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array, as_array
-from godwit.errors import ClosedContextError, InputError, ProcessError, shown
+from godwit.errors import ClosedContextError, InputError, shown
 from godwit.graph.build import row_sources
 from godwit.graph.ids import VertexIds
 from godwit.public import OnProcesses
@@ -191,19 +190,20 @@ class DistributedGraph(OnProcesses):
         :param source: an id or several, the same in all processes
         :raises InputError: no vertex has one of the ids
         """
-        if self.processes.count == 1 and type(source) is int:
-            position = self.ids._find(source)
-            if position is not None:
-                return np.array([position], np.int64), [position]
+        own = self.vertices
+        if self.is_range and type(source) is int:  # every process knows its position
+            position = source - (self.first_id - self.id_base)
+            if 0 <= position < self.vertex_count:
+                here = [position - own.start] if position in own else []
+                return np.array(here, np.int64), [position]
         several = one_or_several(source, "source")
         if not several:
             raise InputError(
                 f"source must be a vertex or a non-empty list of vertices, got {shown(source)}"
             )
         positions = np.unique(self.positions(several, "source"))
-        first, end = self.vertices.start, self.vertices.stop
-        own = positions[(positions >= first) & (positions < end)] - first
-        return own, positions.tolist()
+        is_own = (positions >= own.start) & (positions < own.stop)
+        return positions[is_own] - own.start, positions.tolist()
 
     def positions(self, several: Sequence[Any], what: str) -> Array:
         """Return the positions of vertices in the whole graph; all processes call it.
@@ -213,17 +213,10 @@ class DistributedGraph(OnProcesses):
         :raises InputError: no vertex has one of the ids
         :raises ProcessError: the ids of some processes differ
         """
-        named = zlib.crc32(repr(list(several)).encode())
+        self.processes.require_same(list(several), what, "the same vertices, in one order")
         found, own = self.ids._found(several)
         positions = np.full(len(several), -1, np.int64)
-        parts = self.processes.share((named, found, own + self.vertices.start))
-        differs = next((rank for rank, part in enumerate(parts) if part[0] != parts[0][0]), None)
-        if differs is not None:
-            raise ProcessError(
-                f"{what} differs in processes 0 and {differs}: all must give the same vertices, in one "
-                "order"
-            )
-        for _, indices, vertices in parts:
+        for indices, vertices in self.processes.share((found, own + self.vertices.start)):
             positions[indices] = vertices
         if len(positions) and positions.min() < 0:
             one = several[int(np.argmin(positions))]

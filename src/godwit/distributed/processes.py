@@ -194,6 +194,17 @@ class Processes:
         self._meet(_RUNNING)
         return self._headers[:, _NUMBERS : _NUMBERS + len(numbers)]
 
+    def require_same(self, given: Any, what: str, kind: str) -> None:
+        """Meet; raise ProcessError if a value that users give in all processes differs, by its ``repr``.
+
+        :param what: the name of the value in the message
+        :param kind: what all must give, in words
+        """
+        sums = self.meet(zlib.crc32(repr(given).encode()))[:, 0]
+        differs = int(np.argmax(sums != sums[0]))
+        if differs:
+            raise ProcessError(f"{what} differs in processes 0 and {differs}: all must give {kind}")
+
     def announced(self) -> Array:
         """Return how many items of data each process has announced at the last meeting: int64."""
         return self._headers[:, _COUNT].copy()

@@ -14,7 +14,6 @@ floating-point numbers are rounded in the order in which they are added.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -148,12 +147,7 @@ def own_start(graph: DistributedGraph, start: Any) -> Start:
         raise InputError("start names a vertex twice")
     here = np.flatnonzero((positions >= own.start) & (positions < own.stop))
     given = list(start.values())
-    sums = graph.processes.meet(zlib.crc32(repr(given).encode()))[:, 0]
-    if (sums != sums[0]).any():
-        raise ProcessError(
-            f"processes 0 and {int(np.argmax(sums != sums[0]))} have different values of start: all must "
-            "give the same mapping"
-        )
+    graph.processes.require_same(given, "the mapping of values of start", "the same mapping")
     return {int(positions[i]) - own.start: given[i] for i in here.tolist()}
 
 

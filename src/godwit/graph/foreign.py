@@ -50,5 +50,8 @@ def not_a_graph(value: Any) -> InputError:
             "betweenness_centrality, run and write take"
         )
     if type(value).__name__ == "GpuGraph":
-        advice = ", a graph on GPUs of several processes, which bfs and pagerank take"
+        advice = (
+            ", a graph on GPUs of several processes, which bfs, sssp, connected_components and pagerank "
+            "take"
+        )
     return InputError(f"expected a godwit.Graph, got a {kind_of(value)}{advice}")

@@ -33,6 +33,7 @@ from godwit.algorithms.betweenness import Scales, check_scale, draw_sources
 from godwit.algorithms.betweenness.path_counts import LARGEST_COUNT, add_wide, raised
 from godwit.algorithms.bfs.cpu import UNREACHED
 from godwit.algorithms.bfs.distributed import Search
+from godwit.algorithms.paths.weights import uses_weights
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import Halo, HaloRows
 from godwit.distributed.result import DistributedScores
@@ -41,7 +42,6 @@ from godwit.errors import InputError
 from godwit.graph.ids import Sources
 from godwit.graph.rows import require_memory
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import next_range, run_team
 from godwit.runtime.statistics import RunStatistics
@@ -82,7 +82,6 @@ class DistributedBetweennessResult(DistributedScores):
         return self._values
 
 
-@public
 def betweenness_centrality(
     graph: DistributedGraph,
     *,
@@ -128,9 +127,7 @@ def betweenness_centrality(
 
 def _check_lengths(graph: DistributedGraph, weighted: Any) -> None:
     """Raise InputError if weights are asked for."""
-    if weighted is not None and as_flag(weighted, "weighted") and not graph.is_weighted:
-        raise InputError("weighted=True needs a graph with weights, and this one has none")
-    if weighted is not False and graph.is_weighted:
+    if uses_weights(graph, weighted):
         raise InputError(
             "betweenness by weights is of one process; on several, weighted=False counts arcs"
         )

@@ -61,7 +61,6 @@ from godwit.dtypes import Array, as_flag
 from godwit.graph.csr import Graph
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.cpu.atomics import (
     compare_exchange,
     fetch_add,
@@ -84,7 +83,6 @@ _ALONE_ARCS = 20_000
 _at: Any = np.uint64
 
 
-@public
 def bfs(
     graph: DistributedGraph,
     source: Sources,

@@ -13,14 +13,12 @@ from godwit.distributed.gpu_graph import GpuGraph
 from godwit.dtypes import as_flag
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import GpuOptions, check_search
 from godwit.runtime.statistics import RunStatistics
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.solve import make_poll
 
 
-@public
 def bfs(
     graph: GpuGraph,
     source: Sources,

@@ -41,7 +41,6 @@ from godwit.graph.interchange.tables import Column
 from godwit.graph.rows import Rows, require_memory, thread_count_for
 from godwit.graph.union_find import TO_THE_ROOT, UnionMethod, compress, hook, weak_components
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.cpu.atomics import compare_exchange, load_relaxed, store_relaxed
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import barrier, block_range, next_range, run_team
@@ -119,7 +118,6 @@ class DistributedComponentsResult(DistributedResult):
         return [self._column_of_vertices(self.value_name, self._values, self._names)]
 
 
-@public
 def connected_components(
     graph: DistributedGraph,
     *,

@@ -18,7 +18,6 @@ from godwit.distributed.gpu_graph import GpuGraph
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.rows import require_memory
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_components
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -26,7 +25,6 @@ from godwit.worker.options import query_options
 from godwit.worker.solve import make_poll
 
 
-@public
 def connected_components(
     graph: GpuGraph,
     *,

@@ -30,6 +30,7 @@ from godwit import config
 from godwit.algorithms.pagerank.cpu import is_last, next_block, next_omega, update_block
 from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, narrowed
 from godwit.algorithms.pagerank.settings import MAX_ITERATIONS, check_damping, check_dtype
+from godwit.algorithms.paths.weights import uses_weights
 from godwit.distributed.checkpoint import Checkpoint
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
@@ -37,10 +38,9 @@ from godwit.distributed.halo import Halo, HaloRows
 from godwit.distributed.result import DistributedScores
 from godwit.distributed.shared import shared_arrays
 from godwit.dtypes import Array, as_count, as_flag, as_float, as_positive_number, id_dtype_for
-from godwit.errors import InputError, ProcessError, shown
+from godwit.errors import InputError, shown
 from godwit.graph.rows import Rows, require_memory
 from godwit.progress import Progress, ProgressArgument
-from godwit.public import public
 from godwit.runtime.cpu.atomics import load_acquire
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, block_range, run_team
@@ -84,7 +84,6 @@ class DistributedPageRankResult(DistributedScores):
         return self._values
 
 
-@public
 def pagerank(
     graph: DistributedGraph,
     damping: float = 0.85,
@@ -166,18 +165,20 @@ def pagerank(
         )
 
 
+def _listed(personalization: Mapping[Any, float]) -> list[tuple[str, float]]:
+    """Return the weights of restarts in an order that does not depend on the mapping's."""
+    return sorted((str(vertex), float(weight)) for vertex, weight in personalization.items())
+
+
 def _digest(personalization: Mapping[Any, float]) -> str:
-    """Return a hash of the weights of restarts."""
-    listed = sorted((str(vertex), float(weight)) for vertex, weight in personalization.items())
-    return hashlib.blake2b(repr(listed).encode(), digest_size=8).hexdigest()
+    """Return a hash of the weights of restarts, for files."""
+    return hashlib.blake2b(repr(_listed(personalization)).encode(), digest_size=8).hexdigest()
 
 
 def _uses_weights(graph: DistributedGraph, weighted: Any) -> bool:
     """Return True if weights count, after a check of the own ones."""
     weights = graph.rows.weights
-    if weighted is not None and as_flag(weighted, "weighted") and weights is None:
-        raise InputError("weighted=True needs a graph with weights, and this one has none")
-    if weights is None or weighted is False:
+    if weights is None or not uses_weights(graph, weighted):
         return False
     if len(weights) and not (weights.min() >= 0 and weights.max() < np.inf):
         raise InputError("PageRank needs weights that are finite and not negative")
@@ -199,11 +200,11 @@ def _teleport(graph: DistributedGraph, personalization: Any) -> Array | None:
     ]
     if not all(0 <= weight < math.inf for weight in given) or not any(given):
         raise InputError("personalization must be finite, not negative, and not 0 everywhere")
-    if len(set(graph.processes.share(_digest(personalization)))) > 1:
-        raise ProcessError(
-            "the processes have different personalizations: all must give the same mapping, of vertices "
-            "of the whole graph"
-        )
+    graph.processes.require_same(
+        _listed(personalization),
+        "personalization",
+        "the same mapping, of vertices of the whole graph",
+    )
     graph.own_sources(names)  # raises if one does not exist
     largest = max(given)
     total = math.fsum(weight / largest for weight in given)

@@ -19,7 +19,6 @@ from godwit.distributed.gpu_graph import GpuGraph
 from godwit.dtypes import as_count
 from godwit.errors import GraphTooLargeError
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.tiled_rows import KeptTiles
@@ -27,7 +26,6 @@ from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.solve import make_poll
 
 
-@public
 def pagerank(
     graph: GpuGraph,
     damping: float = 0.85,

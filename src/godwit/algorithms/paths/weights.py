@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,11 @@ from godwit.dtypes import as_flag
 from godwit.errors import InputError
 from godwit.graph.csr import Graph
 
+if TYPE_CHECKING:
+    from godwit.distributed.graph import DistributedGraph
 
-def uses_weights(graph: Graph, weighted: Any) -> bool:
+
+def uses_weights(graph: Graph | DistributedGraph, weighted: Any) -> bool:
     """Return whether weights count: as ``weighted`` says; if it is None, where the graph has weights.
 
     :raises InputError: ``weighted`` is True and the graph has no weights
@@ -20,7 +23,7 @@ def uses_weights(graph: Graph, weighted: Any) -> bool:
     if weighted is not None:
         weighted = as_flag(weighted, "weighted")
     if weighted and not graph.is_weighted:
-        raise InputError("weighted=True needs a graph with weights; with_weights() gives it some")
+        raise InputError("weighted=True needs a graph with weights; Graph.with_weights() makes one")
     return graph.is_weighted and weighted is not False
 
 

@@ -12,6 +12,7 @@ import math
 from godwit.algorithms.bfs.distributed import run_bfs
 from godwit.algorithms.paths.distributed import DistributedPathResult
 from godwit.algorithms.paths.result import check_cutoff
+from godwit.algorithms.paths.weights import uses_weights
 from godwit.algorithms.sssp import FARTHEST, PROGRAMS, SATURATING
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.vertex_programs import solve
@@ -19,12 +20,10 @@ from godwit.dtypes import Array, as_flag
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.worker.options import SolverOptions, query_options
 from godwit.worker.solve import make_poll
 
 
-@public
 def sssp(
     graph: DistributedGraph,
     source: Sources,
@@ -44,9 +43,7 @@ def sssp(
     with graph.processes.running("sssp", graph.vertex_count, *same):
         options = query_options(timeout_s=timeout_s, progress=progress)
         predecessors = as_flag(predecessors, "predecessors")
-        if weighted is not None and as_flag(weighted, "weighted") and not graph.is_weighted:
-            raise InputError("weighted=True needs a graph with weights, and this one has none")
-        if weighted is False or not graph.is_weighted:
+        if not uses_weights(graph, weighted):
             counted = run_bfs(graph, source, target, cutoff, options, predecessors=predecessors)
             return counted if weighted is False else counted.with_wide_distances()
         return _run(graph, source, target, cutoff, options, predecessors=predecessors)

@@ -19,7 +19,6 @@ from godwit.dtypes import Array, as_flag
 from godwit.errors import ValueOverflowError
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
-from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options, refuse
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps.run import Searched
@@ -28,7 +27,6 @@ from godwit.worker.program import VertexProgram
 from godwit.worker.solve import make_poll
 
 
-@public
 def sssp(
     graph: GpuGraph,
     source: Sources,

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -430,19 +429,12 @@ def _find_resident(
         )
 
 
-@lru_cache(maxsize=1)
-def _cuda() -> Any:
-    """Return the module, which an import statement would look for in every query."""
-    from godwit.algorithms.components import cuda
-
-    return cuda
-
-
 def _gpus_answer(
     placed: PlacedGraph, query: ComponentsQuery, options: SolverOptions
 ) -> Callable[[PlacedGraph], ComponentsResult]:
     """Return a function that finds the components of a graph that is placed as here."""
-    label_on_gpus = _cuda().label_on_gpus
+    from godwit.algorithms.components.cuda import label_on_gpus
+
     n, dtype = placed.graph.vertex_count, placed.graph.id_dtype
     union_query = query.on_gpus(dtype, options, reverses=placed.is_kept)
 

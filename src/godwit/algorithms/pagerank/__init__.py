@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -172,14 +172,6 @@ def pagerank(
         return result
 
 
-@lru_cache(maxsize=1)
-def _cuda() -> Any:
-    """Return the module, which an import statement would look for in every query."""
-    from godwit.algorithms.pagerank import cuda
-
-    return cuda
-
-
 class _PageRankRun:
     """A run of PageRank by iterations."""
 
@@ -240,12 +232,14 @@ class _PageRankRun:
         if n == 0:
             statistics = RunStatistics(placed.context.device_names, "pull")
             return self._result(np.empty(0, settings.number), statistics, 0, 0.0)
-        query = _cuda().RankQuery(
+        from godwit.algorithms.pagerank.cuda import RankQuery, rank_on_gpus
+
+        query = RankQuery(
             settings.number, settings.weighted, settings.teleport, self.start,
             settings.damping, settings.tolerance, self.max_iterations, self.accelerated,
             options.location, options.gpu, one_hop,
         )  # fmt: skip
-        steps, rank_on_gpus = place_positions(placed), _cuda().rank_on_gpus
+        steps = place_positions(placed)
 
         def answer(placed: PlacedGraph) -> PageRankResult:
             if options.location.gpu is None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -357,14 +356,6 @@ def _on_cores(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1)
-def _cuda() -> Any:
-    """Return the module, which an import statement would look for in every query."""
-    from godwit.algorithms.sssp import cuda
-
-    return cuda
-
-
 def _in_supersteps(
     placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
     options: SolverOptions, note: Note | None,
@@ -374,18 +365,19 @@ def _in_supersteps(
     :param note: as of :func:`run_sssp`
     :raises ValueOverflowError: a distance does not fit the program's dtype
     """
+    from godwit.algorithms.sssp.cuda import search_on_gpus, source
+
     devices = placed.context.devices
     weights = placed.graph.weight_dtype
     assert weights is not None
     takes_all = suits_all_gpus(placed)
     steps = place_positions(
-        placed, lambda dtype: _cuda().source(dtype, program.dtype, weights, several=takes_all)
+        placed, lambda dtype: source(dtype, program.dtype, weights, several=takes_all)
     )
     if not takes_all and len(devices) > 1 and placed.has_peers:
         takes_all = not steps.has_room_for_copy()
     names = placed.context.device_names
     names = names if takes_all else names[:1]
-    search_on_gpus = _cuda().search_on_gpus
 
     def answer(placed: PlacedGraph, sources: Array) -> PathResult | None:
         statistics = RunStatistics(names, "direction-optimizing")

@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 
 from godwit.algorithms.betweenness.result import BetweennessResult
+from godwit.algorithms.paths.result import PathResult
 from godwit.graph.csr import Graph
 from graphs import arcs_of
 
@@ -19,7 +20,7 @@ CLOSE: dict[str, float] = {"rtol": 1e-9, "atol": 1e-11}
 
 
 def dijkstra(graph: Graph, sources: list[int]) -> list[Any]:
-    """Distances by Dijkstra's algorithm in Python numbers; None where not reached."""
+    """Distances by Dijkstra's algorithm in Python numbers; None where not reached, or at infinity."""
     distance: list[Any] = [None] * graph.vertex_count
     heap: list[tuple[Any, int]] = [(0, source) for source in sources]
     while heap:
@@ -29,7 +30,8 @@ def dijkstra(graph: Graph, sources: list[int]) -> list[Any]:
         distance[vertex] = length
         for arc in range(graph.offsets[vertex], graph.offsets[vertex + 1]):
             weight = 1 if graph.weights is None else graph.weights[arc].item()
-            heapq.heappush(heap, (length + weight, int(graph.targets[arc])))
+            if length + weight < math.inf:
+                heapq.heappush(heap, (length + weight, int(graph.targets[arc])))
     return distance
 
 
@@ -51,6 +53,16 @@ def breadth_first(graph: Graph, sources: list[int]) -> list[int | None]:
 def as_list(distance: np.ndarray[Any, Any], unreached: Any) -> list[Any]:
     """Distances as Python numbers; None where not reached."""
     return [None if value == unreached else value for value in distance.tolist()]
+
+
+def up_to_target(found: PathResult, target: int | None) -> np.ndarray[Any, Any]:
+    """Distances of a search without a target as of one with it: farther vertices are not reached."""
+    distance = found.distance
+    if target is None:
+        return distance
+    return np.where(
+        distance > distance[target], np.array(found.unreached, distance.dtype), distance
+    )
 
 
 def smallest_label(graph: Graph) -> list[int]:

@@ -16,7 +16,7 @@ from godwit import Graph, config
 from godwit.algorithms import sssp as algorithm
 from godwit.algorithms.sssp import cpu, cpu_rows, stages
 from graphs import LENGTHS, WEIGHT_DTYPES, graphs, with_weights_of
-from references import as_list, dijkstra
+from references import as_list, dijkstra, up_to_target
 
 SOLVER = "direction-optimizing"
 
@@ -53,13 +53,18 @@ def test_distances_are_those_of_the_worker(kind: str, graph: Graph, seed: int, d
         for _ in range(3):
             sources = data.draw(st.lists(vertices, min_size=1, max_size=3, unique=True))
             cutoff = data.draw(st.sampled_from([None, 0.0, 3.0, 1e12]))
-            found = gw.sssp(placed, sources, cutoff=cutoff)
-            expected = gw.sssp(graph, sources, cutoff=cutoff, execution="asynchronous")
+            target = data.draw(st.none() | vertices)
+            found = gw.sssp(placed, sources, cutoff=cutoff, target=target)
+            whole = gw.sssp(graph, sources, cutoff=cutoff, execution="asynchronous")
+            np.testing.assert_array_equal(found.distance, up_to_target(whole, target))
+            assert found.distance.dtype == whole.distance.dtype
+            expected = gw.sssp(
+                graph, sources, cutoff=cutoff, target=target, execution="asynchronous"
+            )
             np.testing.assert_array_equal(found.distance, expected.distance)
-            assert found.distance.dtype == expected.distance.dtype
             np.testing.assert_array_equal(found.predecessor, expected.predecessor)
             assert found.statistics.solver == SOLVER or graph.arc_count == 0
-            if cutoff is None:
+            if cutoff is target is None:
                 assert as_list(found.distance, found.unreached) == dijkstra(graph, sources)
 
 
@@ -72,10 +77,10 @@ def test_larger_graphs(directed: bool, kind: str) -> None:
         for source in (graph.highest_degree_vertex(), [1, 7, 300]):
             for cutoff in (None, 5):
                 expected = gw.sssp(graph, source, cutoff=cutoff, execution="asynchronous")
-                for _ in range(3):
-                    found = gw.sssp(placed, source, cutoff=cutoff)
+                for target in (None, 3, int(np.argmax(expected.distance))):
+                    found = gw.sssp(placed, source, cutoff=cutoff, target=target)
                     assert found.statistics.solver == SOLVER
-                    np.testing.assert_array_equal(found.distance, expected.distance)
+                    np.testing.assert_array_equal(found.distance, up_to_target(expected, target))
 
 
 def test_a_distance_beyond_32_bits_that_only_a_pull_finds() -> None:
@@ -96,6 +101,16 @@ def test_few_arcs_are_looked_at() -> None:
     with sorted_rows_for_all(), gw.place(graph, "cpu") as placed:
         found = gw.sssp(placed, graph.highest_degree_vertex())
     assert 0 < found.statistics.arcs_relaxed.sum() < graph.arc_count / 2
+
+
+def test_a_near_target_ends_the_search() -> None:
+    graph = gw.generators.rmat(11, 16, seed=1).with_random_weights(1, 64, seed=1)
+    source = graph.highest_degree_vertex()
+    with sorted_rows_for_all(), gw.place(graph, "cpu") as placed:
+        whole = gw.sssp(placed, source)
+        near = int(np.argsort(whole.distance, kind="stable")[20])
+        found = gw.sssp(placed, source, target=near)
+    assert found.statistics.arcs_relaxed.sum() < whole.statistics.arcs_relaxed.sum() / 8
 
 
 def test_a_long_path_behind_a_hub() -> None:
@@ -149,7 +164,7 @@ def test_it_is_chosen_for_graphs_with_hubs_that_are_searched_often(
 
     assert solver(skewed) == SOLVER
     assert solver(skewed, execution="asynchronous") == "delta-stepping"
-    assert solver(skewed, target=1) == "delta-stepping"
+    assert solver(skewed, target=1, cutoff=7) == SOLVER
     assert solver(flat) == solver(equal) == "delta-stepping"
     again = skewed.with_random_weights(1, 9, seed=2)
     solvers = [gw.sssp(again, 0, devices="cpu").statistics.solver for _ in range(6)]

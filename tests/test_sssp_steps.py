@@ -14,12 +14,14 @@ import godwit as gw
 from emulated_grid import Machine, emulated_gpus
 from godwit import Graph
 from godwit.algorithms import sssp as algorithm
+from godwit.algorithms.paths.result import PathResult
 from godwit.algorithms.sssp import cuda, stages
 from godwit.algorithms.sssp.cuda_rows import SortedRowArrays
 from godwit.supersteps.placement import StepPlacement
 from godwit.worker import query
 from gpu_endpoints import needs_gpu, on_endpoints
 from graphs import LENGTHS, graphs, with_weights_of
+from references import up_to_target
 
 SOLVER = "direction-optimizing"
 _PROMISES, _GAINS = algorithm._promises_few_arcs, stages.gains
@@ -40,6 +42,21 @@ def gpus() -> Iterator[Machine]:
         yield machine
 
 
+def _found_and_expected(placed: gw.PlacedGraph, data: Any) -> tuple[PathResult, PathResult]:
+    """Search with arguments that are drawn, and on the CPU, there without a target."""
+    graph = placed.graph
+    vertices = st.integers(0, graph.vertex_count - 1)
+    sources = data.draw(st.lists(vertices, min_size=1, max_size=3, unique=True))
+    cutoff = data.draw(st.sampled_from([None, 3.0, 1e12]))
+    target = data.draw(st.none() | vertices)
+    found = gw.sssp(placed, sources, cutoff=cutoff, target=target)
+    whole = gw.sssp(graph, sources, cutoff=cutoff, devices="cpu")
+    expected = up_to_target(whole, target)
+    return found, PathResult(
+        graph, np.array(sources), expected, whole.statistics, unit_lengths=whole.unit_lengths
+    )
+
+
 @pytest.mark.parametrize("kind", LENGTHS)
 @settings(max_examples=settings().max_examples // 2)
 @given(graph=graphs(min_vertices=1), seed=st.integers(0, 99), data=st.data())
@@ -49,11 +66,7 @@ def test_distances_are_those_of_the_cpu(
     graph = with_weights_of(graph, kind, seed)
     with gw.place(graph, "cuda:0") as placed:
         for _ in range(3):
-            vertices = st.integers(0, graph.vertex_count - 1)
-            sources = data.draw(st.lists(vertices, min_size=1, max_size=3, unique=True))
-            cutoff = data.draw(st.sampled_from([None, 3.0, 1e12]))
-            found = gw.sssp(placed, sources, cutoff=cutoff)
-            expected = gw.sssp(graph, sources, cutoff=cutoff, devices="cpu")
+            found, expected = _found_and_expected(placed, data)
             np.testing.assert_array_equal(found.distance, expected.distance)
             assert found.distance.dtype == expected.distance.dtype
             np.testing.assert_array_equal(found.predecessor, expected.predecessor)
@@ -94,11 +107,7 @@ def test_distances_on_several_gpus_are_those_of_the_cpu(
     given = ENDPOINTS[data.draw(st.sampled_from(sorted(ENDPOINTS)))]
     with gw.place(graph, **given) as placed:
         for _ in range(2):
-            vertices = st.integers(0, graph.vertex_count - 1)
-            sources = data.draw(st.lists(vertices, min_size=1, max_size=3, unique=True))
-            cutoff = data.draw(st.sampled_from([None, 3.0, 1e12]))
-            found = gw.sssp(placed, sources, cutoff=cutoff)
-            expected = gw.sssp(graph, sources, cutoff=cutoff, devices="cpu")
+            found, expected = _found_and_expected(placed, data)
             np.testing.assert_array_equal(found.distance, expected.distance)
             np.testing.assert_array_equal(found.predecessor, expected.predecessor)
             assert found.statistics.devices == tuple(given["devices"])
@@ -121,10 +130,11 @@ def test_any_schedule(endpoints: str, seed: int) -> None:
         machine.checks = False  # rows are sorted in memory of the host
         gw.sssp(placed, 0)
         machine.checks = True
-        found = gw.sssp(placed, 1)
-    assert found.statistics.solver == SOLVER
+        found, near = gw.sssp(placed, 1), gw.sssp(placed, 1, target=6)
+    assert found.statistics.solver == near.statistics.solver == SOLVER
     assert found.statistics.devices == tuple(given["devices"])
     np.testing.assert_array_equal(found.distance, expected)
+    np.testing.assert_array_equal(near.distance, up_to_target(found, 6))
 
 
 @pytest.mark.usefixtures("all_search")
@@ -175,6 +185,19 @@ def test_fewer_arcs_are_looked_at(gpus: Machine) -> None:
     with gw.place(graph, "cuda:0") as placed:
         found = gw.sssp(placed, graph.highest_degree_vertex())
     assert found.statistics.arcs_relaxed.sum() < graph.arc_count / 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.usefixtures("all_search")
+def test_a_near_target_ends_the_search(several_gpus: Machine, count: int) -> None:
+    graph = gw.generators.rmat(9, 16, seed=1).with_random_weights(1, 64, seed=1)
+    source = graph.highest_degree_vertex()
+    with gw.place(graph, [f"cuda:{device}" for device in range(count)]) as placed:
+        whole = gw.sssp(placed, source)
+        near = int(np.argsort(whole.distance, kind="stable")[10])
+        found = gw.sssp(placed, source, target=near)
+    assert found.statistics.arcs_relaxed.sum() < whole.statistics.arcs_relaxed.sum() / 8
+    np.testing.assert_array_equal(found.distance, up_to_target(whole, near))
 
 
 def test_rows_with_very_many_arcs(gpus: Machine) -> None:
@@ -250,7 +273,7 @@ def test_it_is_chosen_for_graphs_with_hubs_that_are_kept(monkeypatch: pytest.Mon
         assert solver(skewed) == SOLVER
         assert solver(gw.generators.star(500).with_random_weights(1, 9, seed=1)) == SOLVER
         assert solver(skewed, execution="asynchronous") == "asynchronous"
-        assert solver(skewed, target=1) == "asynchronous"
+        assert solver(skewed, target=1, cutoff=7) == SOLVER
         assert solver(flat) == solver(equal) == "asynchronous"
         assert gw.sssp(skewed, 0, devices="cuda:0").statistics.solver == "asynchronous"
 
@@ -309,9 +332,9 @@ def test_skewed_graphs_on_real_gpus(kind: str, directed: bool, devices: list[str
         graph = graph.with_weights(LENGTHS[kind](rng, int(pairs.max()) + 1)[pairs])
     with gw.place(graph, devices, "contiguous" if len(devices) > 1 else None) as placed:
         for source in (graph.highest_degree_vertex(), 5, [1, 7, 300]):
-            found = gw.sssp(placed, source)
-            assert found.statistics.solver == SOLVER
-            assert found.statistics.devices == tuple(devices)
-            np.testing.assert_array_equal(
-                found.distance, gw.sssp(graph, source, devices="cpu").distance
-            )
+            expected = gw.sssp(graph, source, devices="cpu")
+            for target in (None, 2, 77):
+                found = gw.sssp(placed, source, target=target)
+                assert found.statistics.solver == SOLVER
+                assert found.statistics.devices == tuple(devices)
+                np.testing.assert_array_equal(found.distance, up_to_target(expected, target))

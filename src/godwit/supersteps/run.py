@@ -574,6 +574,14 @@ class SearchSeeds:
         self._room.close()
 
 
+def target_indexes(placement: StepPlacement, target: int | None) -> list[int]:
+    """Return the local index of a vertex for the part that owns it, -1 for all others and for None."""
+    owner, index = -1, -1
+    if target is not None:
+        owner, index = divmod(placement.numbering.position.item(target), placement.capacity)
+    return [index if part.device == owner else -1 for part in placement.parts]
+
+
 def count_work(kept: KeptOutcomes, processed: int, arcs: int, statistics: RunStatistics) -> Array:
     """Fill in what the devices have counted.
 

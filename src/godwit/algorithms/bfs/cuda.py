@@ -34,6 +34,7 @@ from godwit.supersteps.run import (
     schedule_define,
     state_words,
     step_source,
+    target_indexes,
 )
 from godwit.trace import active
 
@@ -283,10 +284,7 @@ class _BfsPlan(StepPlan[StepPlacement]):
         self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         placement, arguments = self.placement, self.arguments
         arguments["cleared"] = arguments["active"] if self.arrays.depth_is_cleared else self._owned
-        arguments["target"] = -1
-        if target is not None:
-            owner, index = divmod(int(placement.numbering.position[target]), placement.capacity)
-            arguments["target"][[part.device == owner for part in placement.parts]] = index
+        arguments["target"] = target_indexes(placement, target)
 
     def close(self) -> None:
         """Free the memory of seeds, too."""

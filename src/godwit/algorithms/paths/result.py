@@ -218,11 +218,14 @@ def check_cutoff(cutoff: Any) -> float | None:
 def check_query(
     graph: Graph, source: Sources, target: Vertex | None, cutoff: float | None
 ) -> tuple[Array, int | None, float | None]:
-    """Return the numbers of sources and target, and the cutoff.
+    """Return the numbers of sources and target, and the cutoff: 0 in place of a target that is a source.
 
     :raises InputError: one of them is invalid
     """
     ids = graph.ids
     sources = ids.one_or_several(source, "source")
     position = None if target is None else ids.position(target, "target")
-    return sources, position, check_cutoff(cutoff)
+    cutoff = check_cutoff(cutoff)
+    if position is not None and bool((sources == position).any()):
+        return sources, None, 0.0
+    return sources, position, cutoff

@@ -167,15 +167,15 @@ def run_sssp(
     largest = check_weights(graph)
     if _suits_one_thread(placed, sources, target, options):
         return _on_one_thread(placed, sources, cutoff, options)
-    looks_at_few = target is None and _looks_at_few_arcs(placed, options)
+    looks_at_few = _looks_at_few_arcs(placed, options)
     start = dict.fromkeys(sources.tolist(), 0)
 
     def run(program: VertexProgram) -> PathResult:
         if looks_at_few and program is not SATURATING:
             if placed.context.devices[0].shares_memory:
-                result = _on_cores(placed, sources, program, cutoff, options)
+                result = _on_cores(placed, sources, target, program, cutoff, options)
             else:
-                result = _in_supersteps(placed, sources, program, cutoff, options, note)
+                result = _in_supersteps(placed, sources, target, program, cutoff, options, note)
             if result is not None:
                 return result
         searched = searched_on_gpus(placed, options)
@@ -317,8 +317,8 @@ def _promises_few_arcs(graph: Graph, on_gpus: bool) -> bool:
 
 
 def _on_cores(
-    placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
-    options: SolverOptions,
+    placed: PlacedGraph, sources: Array, target: int | None, program: VertexProgram,
+    cutoff: float | None, options: SolverOptions,
 ) -> PathResult | None:  # fmt: skip
     """Search on all cores by sorted rows; return None if they do not fit in memory.
 
@@ -340,6 +340,7 @@ def _on_cores(
             sources,
             program.dtype,
             cutoff,
+            target,
             threads=device.threads,
             poll=make_poll(options),
         )
@@ -357,8 +358,8 @@ def _on_cores(
 
 
 def _in_supersteps(
-    placed: PlacedGraph, sources: Array, program: VertexProgram, cutoff: float | None,
-    options: SolverOptions, note: Note | None,
+    placed: PlacedGraph, sources: Array, target: int | None, program: VertexProgram,
+    cutoff: float | None, options: SolverOptions, note: Note | None,
 ) -> PathResult | None:  # fmt: skip
     """Search in supersteps on all GPUs or the first; return None if that does not suit the graph.
 
@@ -384,7 +385,7 @@ def _in_supersteps(
 
         def search(placement: StepPlacement) -> Searched:
             found: Searched = search_on_gpus(
-                placement, sources, program.dtype, cutoff, location=options.location,
+                placement, sources, program.dtype, cutoff, target, location=options.location,
                 statistics=statistics, gpu=options.gpu, poll=make_poll(options),
             )  # fmt: skip
             return found

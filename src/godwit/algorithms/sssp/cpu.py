@@ -12,6 +12,9 @@ in-row for final neighbours, and stops at the first weight that is not below the
 Then vertices that were left, and have neighbours that were left, push in stages to each other: they are the
 open ones now, with the distances that they pulled as keys.
 
+Target: its distance, as it falls, becomes the limit of the search, and of the stage. So the search ends
+with the stage that leaves the target's distance final, and farther vertices count as not reached.
+
 Beamer, Asanovic and Patterson (SC 2012) have push and pull for BFS, Chakaravarthy et al. (IPDPS 2014)
 pushing, pulling and pruning by weight for shortest paths, Meyer and Sanders (2003) the stages
 (delta-stepping).
@@ -156,6 +159,7 @@ class Search(NamedTuple):
     unreached: Any
     results: Any  # (n) of a wider dtype; or empty: the distances are the results
     never: Any  # result of vertices that are not reached
+    target: Any  # vertex whose distance lowers the limit, or -1
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,7 @@ def search_on_cpu(
     sources: Array,
     dtype: np.dtype[Any],
     limit: float | None,
+    target: int | None = None,
     *,
     threads: int,
     poll: Callable[[int], None] | None = None,
@@ -194,6 +199,7 @@ def search_on_cpu(
     :param sources: (s) vertices, each once
     :param dtype: of the distances: int32 or int64 for integer weights, float64 for others
     :param limit: vertices beyond it are not reached
+    :param target: vertices farther than this one are not reached
     :param threads: upper limit
     :param poll: called now and then by the calling thread with the number of vertices that pushed; an
         exception that it raises ends the run
@@ -222,6 +228,7 @@ def search_on_cpu(
             workspace.queues, workspace.entries, np.empty(threads * LOCAL_ITEMS, ids),
             np.empty(threads * LOCAL_ITEMS, workspace.entries.dtype), shared, bounds, unreached,
             results if dtype != wide else results[:0], wide.type(UNREACHED[wide_name]),
+            -1 if target is None else target,
         )  # fmt: skip
         run_team(
             _KERNELS[name], search, frozen(sources, np.int64), TURN, ALONE_ENTRIES, threads=threads,
@@ -229,7 +236,8 @@ def search_on_cpu(
         )  # fmt: skip
         workspace.stamp[0] = shared[ROUND_NUMBER] + 2
         overflows = False
-        if dtype.kind == "i" and (limit is None or limit > farthest):
+        is_limited = (limit is not None and limit <= farthest) or bounds[LIMIT] < farthest
+        if dtype.kind == "i" and not is_limited:
             overflows = any(shared[RESULTS + 8 * rank + BEYOND] for rank in range(threads)) and any(
                 run_team(_reach_beyond, rows.out.offsets, rows.out.arcs, distance, unreached)
             )
@@ -571,19 +579,32 @@ def _begin_stage(search: Any, size: int) -> None:
     bounds[WIDTH] = width
     bounds[BEFORE] = near
     near = VALUE(near + width) if width < limit - near else limit
-    bounds[NEAR] = max(near, lowest)
+    bounds[NEAR] = min(max(near, lowest), limit)
     shared[STAGES] += 1
     shared[FIRST_ROUND] = shared[ROUND_NUMBER]
 
 
 def _write_results(rank: int, size: int, search: Any) -> None:
     """Write the results of a thread's part of the vertices."""
-    begin, end = block_range(rank, size, search.results.size)
-    unreached = search.unreached
-    never = search.never
-    for vertex in range(begin, end):
-        length = search.distance[at(vertex)]
-        search.results[at(vertex)] = never if length == unreached else length
+    distance = search.distance
+    results = search.results
+    limit = search.bounds[LIMIT]
+    begin, end = block_range(rank, size, distance.size)
+    if results.size > 0:
+        for vertex in range(begin, end):
+            length = distance[at(vertex)]
+            results[at(vertex)] = search.never if length > limit else length
+    elif search.target >= 0:
+        for vertex in range(begin, end):
+            if distance[at(vertex)] > limit:
+                distance[at(vertex)] = search.unreached
+
+
+def _lower_limit(search: Any) -> None:
+    """Let the search, and the stage, end at the target's distance."""
+    bounds = search.bounds
+    bounds[LIMIT] = min(bounds[LIMIT], search.distance[at(search.target)])
+    bounds[NEAR] = min(bounds[NEAR], bounds[LIMIT])
 
 
 def _pays_to_pull(search: Any, size: int, turn: int) -> bool:
@@ -623,6 +644,8 @@ def _plan(size: int, control: Any, search: Any, turn: int, alone: int) -> int:
     while load_acquire(control, ABORT) == 0:
         store_relaxed(control, CURSOR, 0)
         shared[ROUND_NUMBER] += 1
+        if search.target >= 0:
+            _lower_limit(search)
         if shared[QUEUE_END] > 0:
             shared[TAKEN_ENTRIES] = shared[QUEUE_END]
             shared[QUEUE_END] = 0

@@ -38,6 +38,7 @@ from godwit.supersteps.run import (
     point_rows,
     state_words,
     step_source,
+    target_indexes,
 )
 
 ARGUMENTS = np.dtype(
@@ -62,6 +63,7 @@ ARGUMENTS = np.dtype(
         ("counters", np.uint64),
         ("seeds", np.uint64),
         ("seed_count", np.int64),
+        ("target", np.int64),
         ("active", np.int64),
         ("cleared", np.int64, MAXIMAL_DEVICES),
         ("has_long_rows", np.uint64),
@@ -81,7 +83,7 @@ _LIST_BYTES_PER_WARP = 2048
 class Phase(IntEnum):
     """``SsspPhase`` of the kernel."""
 
-    BEGIN, PUSH, BROADCAST, PULL, CORRECT = range(5)
+    BEGIN, PUSH, BROADCAST, PULL, CORRECT, CUT = range(6)
 
 
 class Word(IntEnum):
@@ -89,14 +91,14 @@ class Word(IntEnum):
 
     (
         NEAR, BEFORE, WIDTH, FIRST_WIDTH, LIMIT, ARCS, SETTLED_ARCS, STAGE_ARCS, STAGE_LEFT, IS_FIRST,
-        PULLED, OVERFLOWS, DEEP_STEPS, GAVE_UP, VERTICES, TURN, IS_SENT, ALL_LOOKED,
-    ) = range(18)  # fmt: skip
+        PULLED, OVERFLOWS, DEEP_STEPS, GAVE_UP, VERTICES, TURN, IS_SENT, ALL_LOOKED, HAS_TARGET,
+    ) = range(19)  # fmt: skip
 
 
 class Count(IntEnum):
     """Indices of the counts of a block; ``SsspCount`` of the kernel."""
 
-    PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVERFLOWED, SENT = range(7)
+    PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVERFLOWED, SENT, TARGET = range(8)
 
 
 def source(
@@ -165,6 +167,7 @@ def search_on_gpus(
     sources: Array,
     dtype: np.dtype[Any],
     limit: float | None,
+    target: int | None = None,
     *,
     may_give_up: bool = True,
     location: ResultLocation,
@@ -178,6 +181,7 @@ def search_on_gpus(
     :param dtype: of the distances that the GPUs compute: int32 or int64 for integer weights, float64 for
         others
     :param limit: vertices beyond it are not reached
+    :param target: vertices farther than this one, which is none of the sources, are not reached
     :param may_give_up: the caller has an alternative for a graph whose frontiers are narrow, or of which
         most arcs are looked at; sorted rows are freed then
     :returns: (n) int64 or float64, as of :func:`godwit.sssp`, None if the search gave up: few vertices at
@@ -194,7 +198,7 @@ def search_on_gpus(
     with placement.held():
         key = ("sssp", dtype, gpu)
         plan = placement.plan(key, lambda: _SsspPlan(placement, dtype, gpu, seconds))
-        plan.ask(sources, limit, may_give_up=may_give_up)
+        plan.ask(sources, limit, target, may_give_up=may_give_up)
         distances = plan.values_at(location, lambda: plan.distances(location))
         behind = distances.start if placement.processes is None else None
         seconds["kernel"] = plan.run(plan.state, early=True, poll=poll, behind=behind)
@@ -338,11 +342,13 @@ class _SsspPlan(StepPlan[StepPlacement]):
         """Return a distance as the kernel stores it."""
         return number_bits(distance, self.dtype)
 
-    def ask(self, sources: Array, limit: float | None, *, may_give_up: bool) -> None:
+    def ask(
+        self, sources: Array, limit: float | None, target: int | None, *, may_give_up: bool
+    ) -> None:
         """Write what a query asks for into the arguments and the first state."""
         self.alone = self._seeds.write(sources)
         is_cleared = self.dtype_name in self.arrays.cleared
-        asked = (limit, is_cleared, may_give_up)
+        asked = (limit, target, is_cleared, may_give_up)
         if self._asked.has(asked):
             return
         placement, arguments = self.placement, self.arguments
@@ -351,6 +357,8 @@ class _SsspPlan(StepPlan[StepPlacement]):
         self.state[Word.DEEP_STEPS] = DEEP_STEPS if may_give_up else 0
         farthest = self._farthest
         self.state[Word.LIMIT] = farthest if limit is None else min(farthest, self._bits(limit))
+        self.state[Word.HAS_TARGET] = target is not None
+        arguments["target"] = target_indexes(placement, target)
         self._asked.note(asked)
 
     def distances(self, location: ResultLocation) -> VertexValues:

@@ -6,8 +6,6 @@ on several: here they are searched in supersteps as well, however many these are
 
 from __future__ import annotations
 
-import numpy as np
-
 from godwit.algorithms.bfs.distributed_gpus import run_bfs
 from godwit.algorithms.paths.distributed import DistributedPathResult
 from godwit.algorithms.paths.result import check_query
@@ -15,7 +13,7 @@ from godwit.algorithms.paths.weights import check_weights, uses_weights
 from godwit.algorithms.sssp import SATURATING, DistanceDtypes
 from godwit.algorithms.sssp.cuda import SsspArrays, search_on_gpus
 from godwit.distributed.gpu_graph import GpuGraph
-from godwit.dtypes import Array, as_flag
+from godwit.dtypes import as_flag
 from godwit.errors import ValueOverflowError
 from godwit.graph.ids import Sources, Vertex
 from godwit.progress import ProgressArgument
@@ -77,7 +75,7 @@ def _run(
 
     def search(program: VertexProgram) -> Searched:
         return search_on_gpus(
-            steps, sources, program.dtype, dtypes.cutoff, may_give_up=False,
+            steps, sources, program.dtype, dtypes.cutoff, goal, may_give_up=False,
             location=options.location, statistics=statistics, gpu=options.gpu, poll=make_poll(options),
         )  # fmt: skip
 
@@ -92,20 +90,8 @@ def _run(
             "int64 distances; give the weights as float64, or a cutoff"
         ) from error
     statistics.split_run(found.seconds)
-    distance = found.values
-    if goal is not None:
-        distance = _up_to(graph, distance, goal)
     graph.processes.report(statistics)
-    result = DistributedPathResult(graph, sources.tolist(), distance, statistics)
+    result = DistributedPathResult(graph, sources.tolist(), found.values, statistics)
     if predecessors:
         result.find_predecessors(graph, unit_lengths=False, poll=None)
     return result
-
-
-def _up_to(graph: GpuGraph, distance: Array, target: int) -> Array:
-    """Return distances, where vertices farther than the target count as not reached."""
-    own = graph.vertices
-    known = distance[target - own.start] if target in own else None
-    farthest = next(found for found in graph.processes.share(known) if found is not None)
-    unreached = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
-    return np.where(distance > farthest, distance.dtype.type(unreached), distance)

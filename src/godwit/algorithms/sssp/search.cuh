@@ -28,6 +28,10 @@
 // all (BROADCAST). In the pull they store what they find, by which the copies say at the correction what need not
 // be sent. What was sent last before the pull is only taken after it: the pull looks at the same arcs.
 //
+// Target: its distance, as it falls, becomes the limit of the search, beyond which nothing is found any more. The
+// stage that passes the limit leaves all distances up to it final, and ends the search. CUT then marks vertices that
+// were found beyond it before as unreached.
+//
 // Distances are stored as integers in whose order they are: floating-point numbers that are not negative are ordered
 // like their bits.
 #pragma once
@@ -44,7 +48,7 @@
 // Whether there are other devices: one alone has less code to compile.
 constexpr bool HAS_OTHERS = SEVERAL_DEVICES;
 
-enum SsspPhase : u32 { BEGIN, PUSH, BROADCAST, PULL, CORRECT };
+enum SsspPhase : u32 { BEGIN, PUSH, BROADCAST, PULL, CORRECT, CUT };
 
 // Words of the state.
 enum SsspState : u32 {
@@ -67,9 +71,20 @@ enum SsspState : u32 {
     TURN,  // pull when the in-arcs left are at most this multiple of a stage's arcs; bits of a double
     IS_SENT,     // the last superstep that pushed sent something to another device
     ALL_LOOKED,  // arcs looked at so far
+    HAS_TARGET,
 };
 
-enum SsspCount : u32 { PROCESSED, LOOKED, FOUND, BEYOND, NEWLY_SETTLED_ARCS, OVERFLOWED, SENT };
+// TARGET is no count, but the distance of the target, which its owner adds to zeros.
+enum SsspCount : u32 {
+    PROCESSED,
+    LOOKED,
+    FOUND,
+    BEYOND,
+    NEWLY_SETTLED_ARCS,
+    OVERFLOWED,
+    SENT,
+    TARGET
+};
 
 constexpr u32 LONG_PULL_ARCS = 4096;     // longer in-rows are pulled by the team
 constexpr u32 PULL_ALONE_ARCS = 8;       // arcs that a lane looks at before its warp helps
@@ -104,6 +119,7 @@ struct Arguments {
     SsspCounters *counters;
     const Id *seeds;  // in host memory: positions of the sources, of all devices
     i64 seed_count;
+    i64 target;                // local index, or -1
     i64 active;                // local indexes from here on are reached as seeds only
     i64 cleared[MAX_DEVICES];  // of each device: distances from here on are UNREACHED, and stay so
     u64 has_long_rows;
@@ -193,6 +209,9 @@ struct Search {
         warp_count(block, NEWLY_SETTLED_ARCS, settled_arcs);
         warp_count(block, OVERFLOWED, overflowed);
         if constexpr (HAS_OTHERS) warp_count(block, SENT, sent);
+        if (team.thread() == 0 && arguments.target >= 0)
+            block.sums.counts[TARGET] =
+                static_cast<u64>(load_relaxed(arguments.distances + arguments.target));
     }
 };
 
@@ -647,6 +666,16 @@ __device__ __forceinline__ void team_pull(Search &search) {
     schedule.team_finish(search.team, search.block, arguments.has_long_rows != 0, PullArcs{search});
 }
 
+// Mark own vertices beyond the limit as unreached.
+__device__ __forceinline__ void team_cut(Search &search) {
+    const Arguments &arguments = search.arguments;
+    for (u64 i = search.team.thread(); i < static_cast<u64>(arguments.active);
+         i += search.team.threads()) {
+        const Stored distance = arguments.distances[i];
+        if (distance > search.limit && distance != UNREACHED) arguments.distances[i] = UNREACHED;
+    }
+}
+
 __device__ __forceinline__ Stored raised(Stored near, Stored width) {
     if constexpr (is_float<Value>) {
         const Value next = value_of(near) + value_of(width);
@@ -676,10 +705,11 @@ __device__ __forceinline__ void next_stage(u64 *state) {
             max(state[FIRST_WIDTH], static_cast<u64>(part_of(static_cast<Stored>(state[WIDTH]))));
     const Stored width = static_cast<Stored>(state[state[STAGE_ARCS] ? FIRST_WIDTH : WIDTH]);
     state[BEFORE] = state[NEAR];
-    state[NEAR] = static_cast<u64>(raised(static_cast<Stored>(state[NEAR]), width));
+    state[NEAR] =
+        min(static_cast<u64>(raised(static_cast<Stored>(state[NEAR]), width)), state[LIMIT]);
     // The order of few vertices does not matter.
     if (state[PULLED] && state[STAGE_LEFT] * FEW_SHARE < state[VERTICES])
-        state[NEAR] = static_cast<u64>(UNREACHED - 1);
+        state[NEAR] = state[LIMIT];
     state[WIDTH] = static_cast<u64>(doubled(width));
     if (state[PULLED]) state[FIRST_WIDTH] = state[WIDTH];
     state[IS_FIRST] = 1;
@@ -687,11 +717,16 @@ __device__ __forceinline__ void next_stage(u64 *state) {
     state[STAGE_LEFT] = 0;
 }
 
+// The end of a search whose distances are all known.
+__device__ __forceinline__ u32 end_of(const u64 *state) { return state[HAS_TARGET] ? CUT : STOP; }
+
 __device__ __forceinline__ u32 sssp_next(u32 phase, const Sums &sums, u64 *state) {
+    if (phase == CUT) return STOP;
     if (sums.counts[OVERFLOWED]) {
         state[OVERFLOWS] = 1;
         return STOP;
     }
+    if (state[HAS_TARGET]) state[LIMIT] = min(state[LIMIT], sums.counts[TARGET]);
     const u64 found = sums.counts[FOUND];
     if (phase == BEGIN) return found ? PUSH : STOP;
     if (phase == BROADCAST) return PULL;
@@ -716,12 +751,12 @@ __device__ __forceinline__ u32 sssp_next(u32 phase, const Sums &sums, u64 *state
         return CORRECT;
     }
     if (found) return phase;
-    if (!state[STAGE_LEFT]) return STOP;
+    if (!state[STAGE_LEFT]) return end_of(state);
     const Stored limit = static_cast<Stored>(state[LIMIT]);
     if (static_cast<Stored>(state[NEAR]) >= limit) {
         // Arcs behind cursors lead beyond the limit: beyond all integers, if there is no other.
         state[OVERFLOWS] = !is_float<Value> && limit == LARGEST - 1;
-        return STOP;
+        return end_of(state);
     }
     if (phase == PUSH) {
         const double open_arcs = static_cast<double>(state[ARCS] - state[SETTLED_ARCS]);
@@ -756,6 +791,9 @@ __device__ __forceinline__ void grid_sssp(const Arguments &arguments) {
                 break;
             case PULL:
                 team_pull(search);
+                break;
+            case CUT:
+                team_cut(search);
                 break;
         }
         search.count();

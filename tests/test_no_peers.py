@@ -361,6 +361,27 @@ def test_nothing_is_copied_in_vain(forgotten: str, monkeypatch: pytest.MonkeyPat
 
 
 @emulates
+@pytest.mark.parametrize("turn_down", [np.inf, 0.5])
+def test_a_hub_is_pushed_along_by_all(turn_down: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a leaf of a star to its hub, then to the other leaves, on all GPUs, and on to a tail of each.
+
+    Tails are pushed to, or (0.5) pull: from leaves on other GPUs, whose bits that push has sent to all.
+    """
+    monkeypatch.setattr(step_rows, "HUB_ARCS", 30)
+    clique = np.triu_indices(20, 1)  # apart: without long rows, there would be no hubs
+    hub, leaves, tails = 20, np.arange(21, 61), np.arange(61, 100)
+    source = leaves[29]
+    graph = gw.Graph.from_edges(
+        np.concatenate([clique[0], np.full(40, hub), leaves[leaves != source]]),
+        np.concatenate([clique[1], leaves, np.roll(tails, 1)]),
+        directed=False,
+    )
+    assert source == graph.vertex_count // 2  # from which check_search begins
+    with emulated_gpus(2), gw.place(graph, names_of(2)) as placed:
+        check_search(graph, placed, ExperimentOptions(transport="host", turn_down=turn_down))
+
+
+@emulates
 def test_kernels_that_reach_for_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the tests above rest on: memory of another GPU is nobody's for a kernel."""
     graph = gw.generators.rmat(6, 4, seed=3)

@@ -10,8 +10,9 @@ which begins in its community, and can begin again with the communities that it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -50,6 +51,10 @@ _SCALES = (10.0, 3.0)
 _CLEAR_MODULARITY = 0.5
 """Modularity from which on the communities of an iteration are clear; random graphs have less."""
 _NEXT_SEED = 0x9E3779B97F4A7C15
+_START_SEED = 1 << 56
+"""Between the seeds of work that is done at the same time."""
+
+Found = TypeVar("Found")
 
 
 class HasVertices(Protocol):
@@ -135,7 +140,8 @@ class Cores:
         self.first = level
         self.label = self._part = np.empty(0, ids)
         self._total = level.mass
-        self._threads = config.thread_count() if threads is None else threads
+        self._most_threads = config.thread_count() if threads is None else threads
+        self._threads = self._most_threads
         self._threads = self._threads_for(level)
         self._poll = poll
         self._factor = factor
@@ -200,6 +206,35 @@ class Cores:
             np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
             self._sums, self._touched, self._window, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
+
+    def apart(self, count: int) -> list[Cores]:
+        """Return steps with communities, seeds and memory of their own, for work at the same time."""
+        word = int(self._next_seed())
+        return [
+            Cores(self.first, self._factor, word + number * _START_SEED, 1, None)
+            for number in range(count)
+        ]
+
+    def all_of(
+        self, level: Level, tasks: Sequence[Callable[[], Found]], others: list[Cores]
+    ) -> list[Found]:
+        """Return what functions return that work on a level, each by one thread.
+
+        :param others: the steps that they take, whose work is counted
+        """
+        poll, before = self._poll, self.visits
+        size = 1 if level.vertex_count + level.arcs < _BRIEF_WORK else self._most_threads
+        size = min(size, len(tasks))
+        found = run_team(
+            _every,
+            tasks,
+            threads=size,
+            poll=None if poll is None else lambda: poll(before + sum(one.visits for one in others)),
+            brief=size == 1,
+        )
+        self.rounds += sum(one.rounds for one in others)
+        self.visits += sum(one.visits for one in others)
+        return [found[number % size][number // size] for number in range(len(tasks))]
 
     def begin_alone(self, level: Level) -> None:
         """Make each vertex of a level a community."""
@@ -419,6 +454,11 @@ class Cores:
         return parent
 
 
+def _every(rank: int, size: int, control: Any, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
+    """Call every ``size``-th function, from that of a thread's rank on; return what they return."""
+    return [task() for task in tasks[rank::size]]
+
+
 def _exact_sum(numbers: Array) -> float:
     """Return the sum of numbers that are not negative, rounded once; most are 0 in some levels."""
     return math.fsum(numbers[numbers > 0].tolist())
@@ -550,6 +590,21 @@ def _merge(
         scales = scales[1:]
 
 
+def _start(cores: Cores, level: Level, *, slow: bool) -> tuple[Array, float]:
+    """Return a partition of a level of a small graph, and its quality.
+
+    :param slow: communities grow slowly
+    """
+    scales = _SCALES if slow else (1.0,)
+    level = replace(level)  # which has a next level of its own
+    cores.begin_alone(level)
+    cores.move(level, scale=scales[0])
+    above = [level]
+    _merge(cores, above, scales[1:])
+    _move_downwards(cores, above)
+    return cores.label, cores.quality(level)
+
+
 def _from_starts(cores: Cores, *, slow: bool) -> list[Level]:
     """Return the first levels of a small graph: a vertex of the next one is what all starts agree on.
 
@@ -566,18 +621,16 @@ def _from_starts(cores: Cores, *, slow: bool) -> list[Level]:
     for _ in range(_AGREEMENTS):
         level = levels[-1]
         n = level.vertex_count
+        starts = cores.apart(_STARTS)
+        tasks = [
+            partial(_start, one, level, slow=slow and number % 2 == 0)
+            for number, one in enumerate(starts)
+        ]
         agreed, best, best_quality = np.zeros(n, np.int64), cores.label, cores.quality(level)
-        for start in range(_STARTS):
-            scales = _SCALES if slow and start % 2 == 0 else (1.0,)
-            cores.begin_alone(level)
-            cores.move(level, scale=scales[0])
-            above = [level]
-            _merge(cores, above, scales[1:])
-            _move_downwards(cores, above)
-            agreed = np.unique(agreed * n + cores.label, return_inverse=True)[1]
-            quality = cores.quality(level)
+        for label, quality in cores.all_of(level, tasks, starts):
+            agreed = np.unique(agreed * n + label, return_inverse=True)[1]
             if quality > best_quality:
-                best, best_quality = cores.label, quality
+                best, best_quality = label, quality
         vertices = np.unique(agreed, return_index=True)[1].astype(level.ids)
         cores.take(level, vertices[agreed])
         joined = cores.aggregate(level)

@@ -13,7 +13,7 @@ from godwit.graph.rows import Rows
 from godwit.worker.program import VertexProgram
 
 _FACTOR = 6.0
-_GPU_FACTOR = 16.0
+_GPU_FACTOR = 18.5
 _MESH_FACTOR = 2.0
 _MESH_LEVELS = 64  # of a search of roads, grids or triangulations, at least
 _GPU_UNIT_FACTOR = 736.0
@@ -116,14 +116,20 @@ def _typical_length(program: VertexProgram, graph: Graph) -> float:
 
 
 def _light_weight(graph: Graph, degree: float) -> float:
-    """Return the mean weight of the lightest arcs, :data:`_LIGHT_ARCS` for each vertex on average."""
+    """Return a mean weight of the lightest arcs, :data:`_LIGHT_ARCS` for each vertex on average.
+
+    It is the geometric mean of two means: the arithmetic one, which a few heavy arcs raise far above what paths
+    of light ones take, and the geometric one, which says nothing of how heavy the heaviest are.
+    """
 
     def mean() -> float:
         assert graph.weights is not None
         sample = np.sort(_sampled(graph.weights))
         part = min(_MOST_LIGHT, _LIGHT_ARCS / degree)
         light = sample[: max(1, int(part * len(sample)))]
-        return float(light.mean()) if len(light) else 1.0
+        if len(light) == 0:
+            return 1.0
+        return math.sqrt(float(light.mean()) * math.exp(float(np.log(light).mean())))
 
     return float(graph.cached("light_weight", mean))
 

@@ -118,8 +118,8 @@ def _typical_length(program: VertexProgram, graph: Graph) -> float:
 def _light_weight(graph: Graph, degree: float) -> float:
     """Return a mean weight of the lightest arcs, :data:`_LIGHT_ARCS` for each vertex on average.
 
-    It is the geometric mean of two means: the arithmetic one, which a few heavy arcs raise far above what paths
-    of light ones take, and the geometric one, which says nothing of how heavy the heaviest are.
+    It is the geometric mean of two means: the arithmetic one, which a few heavy arcs raise far above what
+    paths of light ones take, and the geometric one, which says nothing of how heavy the heaviest are.
     """
 
     def mean() -> float:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from godwit.algorithms.bfs.cuda import UNREACHED
 from godwit.algorithms.pagerank import cuda as pagerank_cuda
 from godwit.errors import ClosedContextError, InputError
 from godwit.runtime.cuda import compile as compilation
-from godwit.runtime.cuda import driver
+from godwit.runtime.cuda import driver, slices
+from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import ExperimentOptions
 from godwit.supersteps import place_positions
 from godwit.worker.cuda.placement import MOST_PLANS
@@ -354,3 +356,30 @@ def test_the_kernel_of_a_first_search_is_compiled_before_cuda_begins(
     assert result.statistics.devices == ("cuda:0",)
     assert set(ahead) <= loaded
     assert "algorithms/bfs/bfs.cuh" in ahead[0] or "worker/cuda/worker.cuh" in ahead[0]
+
+
+def test_threads_that_begin_at_once_share_the_words_of_kernels(
+    gpus: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels write into these words as long as the process lasts: there is one buffer of them."""
+
+    class SlowlyMade(PinnedBuffer):
+        def __init__(self, nbytes: int) -> None:
+            sleep(0.05)
+            super().__init__(nbytes)
+
+    monkeypatch.setattr(slices.memory, "PinnedBuffer", SlowlyMade)
+    slices._made_host_words.cache_clear()
+    begin, found = threading.Barrier(4), []
+
+    def look() -> None:
+        begin.wait()
+        found.append(slices._host_words())
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    slices._made_host_words.cache_clear()
+    assert len({id(words) for words in found}) == 1

@@ -13,6 +13,7 @@ first launch to when the host, which waits for the endpoints in their order, see
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
@@ -70,13 +71,22 @@ class _Placed(Protocol):
         """Return the number of endpoints of a GPU."""
 
 
-@lru_cache(maxsize=1)
+_MAKES_WORDS = threading.RLock()  # the garbage collector may run while it is held
+
+
 def _host_words() -> memory.PinnedBuffer:
-    """Words that kernels and host share, for each GPU that may be the first of a run.
+    """Return words that kernels and host share, for each GPU that may be the first of a run.
 
     The first word tells kernels to stop waiting for others; then each endpoint has one that its kernel sets
     when it ends.
     """
+    # A cache alone lets two threads make them: then kernels of one write into memory that was freed.
+    with _MAKES_WORDS:
+        return _made_host_words()
+
+
+@lru_cache(maxsize=1)
+def _made_host_words() -> memory.PinnedBuffer:
     words = memory.PinnedBuffer(4 * _WORDS * _MOST_GPUS)
     words.fill_bytes(0)
     return words

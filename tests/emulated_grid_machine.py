@@ -131,7 +131,7 @@ class Machine:
 
     def held_bytes(self, device: int) -> int:
         """What is allocated on a GPU; of page-locked host memory for -1."""
-        return sum(one.nbytes for one in self._memory.values() if one.device == device)
+        return sum(one.nbytes for one in list(self._memory.values()) if one.device == device)
 
     def holds(self, pointer: int) -> bool:
         """Whether that is where allocated memory begins."""
@@ -309,7 +309,7 @@ class Machine:
         if message is not None:
             names = ", ".join(sorted({one.kernel.name for one in launches}))
             raise EmulationError(f"{names}: {self._explain(message.decode())}")
-        for pointer in self._memory:
+        for pointer in list(self._memory):
             self.check_guards(pointer)
 
     def launch(

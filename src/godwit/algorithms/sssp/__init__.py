@@ -465,10 +465,10 @@ def sssp(
         results=results,
     )
     if partition is None and isinstance(graph, Graph):
-        takes_arcs = weighted is not None and not weighted
+        is_known = cutoff is None and weighted is not False  # the kernel, before all is checked
         devices = devices_for_one_query(
             graph, devices, options, _CORE_NS, by_levels=True,
-            kernel=None if takes_arcs or cutoff is not None else lambda: _kernel_alone(graph, options),
+            kernel=(lambda: _kernel_alone(graph, options)) if is_known else None,
         )  # fmt: skip
 
     def ask(placed: PlacedGraph) -> PathResult:

@@ -309,7 +309,7 @@ class Machine:
         if message is not None:
             names = ", ".join(sorted({one.kernel.name for one in launches}))
             raise EmulationError(f"{names}: {self._explain(message.decode())}")
-        for pointer in list(self._memory):
+        for pointer in self._memory:
             self.check_guards(pointer)
 
     def launch(

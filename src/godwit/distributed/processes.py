@@ -479,7 +479,7 @@ class Volume:
 
 
 class _RunningAlone:
-    """A block of :meth:`Processes.running` where there is one process: nobody has to be told anything."""
+    """The block of :meth:`Processes.running` for a single process, which sends no messages."""
 
     __slots__ = ("_name", "_processes")
 

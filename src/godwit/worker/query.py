@@ -142,14 +142,14 @@ def devices_for_one_query(
         if cores_are_sooner(graph, core_ns / cores):
             return "cpu"
     architecture = None if kernel is None else _architecture_ahead(devices)
-    is_slow = chooses and by_levels
-    if architecture is not None and kernel is not None and not (is_slow and _is_narrow(graph)):
+    may_stay = chooses and by_levels  # on cores, if the graph is narrow
+    if architecture is not None and kernel is not None and not (may_stay and _is_narrow(graph)):
         from godwit.runtime.cuda.compile import compile_for
 
         compile_for(architecture, kernel())
     if chooses and not gpu_names():
         return "cpu"
-    return "cpu" if is_slow and _is_narrow(graph) else devices
+    return "cpu" if may_stay and _is_narrow(graph) else devices
 
 
 def _architecture_ahead(devices: DevicesArgument) -> str | None:

@@ -248,7 +248,7 @@ def _cuda() -> Any:
 
 
 def _kernel_alone(graph: Graph, options: SolverOptions) -> str:
-    """Return the source of the kernel that searches a graph which one GPU gets for a single search."""
+    """Return the source of the kernel of a search of a graph that is placed on one GPU for it alone."""
     takes_steps = options.execution == "auto" and _is_wide(graph) and is_known_symmetric(graph)
     if _asks_for_supersteps(options) or (takes_steps and not options.asks_for_kernels):
         source: str = _cuda().kernel_source(likely_position_dtype(graph, 1), options.gpu, 1)

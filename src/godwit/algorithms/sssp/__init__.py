@@ -212,7 +212,7 @@ def run_sssp(
 
 
 def _kernel_alone(graph: Graph, options: SolverOptions) -> str:
-    """Return the source of the kernel that searches a graph which one GPU gets for a single search."""
+    """Return the source of the kernel of a search of a graph that is placed on one GPU for it alone."""
     from godwit.worker.cuda.engine import kernel_alone
 
     overflowed: list[None] = graph.cached("sssp overflowed", list)
@@ -465,10 +465,11 @@ def sssp(
         results=results,
     )
     if partition is None and isinstance(graph, Graph):
-        is_known = cutoff is None and weighted is not False  # the kernel, before all is checked
+        # With a cutoff, or by numbers of arcs, the kernel depends on arguments that are checked later.
+        has_usual_kernel = cutoff is None and weighted is not False
         devices = devices_for_one_query(
             graph, devices, options, _CORE_NS, by_levels=True,
-            kernel=(lambda: _kernel_alone(graph, options)) if is_known else None,
+            kernel=(lambda: _kernel_alone(graph, options)) if has_usual_kernel else None,
         )  # fmt: skip
 
     def ask(placed: PlacedGraph) -> PathResult:

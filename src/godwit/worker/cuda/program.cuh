@@ -13,7 +13,7 @@
 
 #include "runtime/cuda/include/bitwise.cuh"
 
-// What a number is in an operator: integers have 64 bits there.
+// Convert integers to 64 bits, as Numba does in operators.
 template <class T>
 __device__ __forceinline__ auto wide(T number) {
     if constexpr (is_float<T>)

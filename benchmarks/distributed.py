@@ -19,7 +19,7 @@ faster. Else a line has
 the least time of some runs in milliseconds, the least processor time of all processes
 together (which other programs on the machine hardly change), the supersteps, and the most that a process
 sends: messages and bytes; on GPUs, the least time of kernels, too. ``--runs 1`` suffices for volumes, which
-are the same in every run. ``--queries`` chooses among the queries.
+are the same in every run. ``--queries`` chooses among the queries, of which betweenness runs only if named.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ def queries(graph: Any, source: Any) -> dict[str, Callable[[], Any]]:
         "bfs": lambda: gw.bfs(graph, source),
         "pagerank, 20 iterations": lambda: gw.pagerank(graph, **ranks),
         "components": lambda: gw.connected_components(graph),
+        "betweenness, 64 sources": lambda: gw.betweenness_centrality(
+            graph, samples=64, weighted=False
+        ),
     }
     if (graph if hasattr(graph, "is_weighted") else graph.graph).is_weighted:
         found["sssp"] = lambda: gw.sssp(graph, source)
@@ -161,7 +164,9 @@ def main() -> None:
     parser.add_argument("graph", nargs="?", default="rmat:20")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--devices", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--queries", default="", help="first words of names, such as bfs,sssp")
+    parser.add_argument(
+        "--queries", default="bfs,sssp,pagerank,components", help="first words of names"
+    )
     parser.add_argument("--compare", action="store_true")
     parser.add_argument("--turns", help=argparse.SUPPRESS)  # of a process that --compare starts
     given = parser.parse_args()
@@ -179,11 +184,9 @@ def main() -> None:
         graph = processes.place(given.graph, devices=devices)
         source = graph.highest_degree_vertex()
     placed_s = perf_counter() - begin
-    asked = given.queries.split(",") if given.queries else None
+    asked = given.queries.split(",")
     chosen = {
-        name: query
-        for name, query in queries(graph, source).items()
-        if asked is None or name.split(",")[0] in asked
+        name: query for name, query in queries(graph, source).items() if name.split(",")[0] in asked
     }
     if given.turns:
         take_turns(Path(given.turns), chosen, processes)

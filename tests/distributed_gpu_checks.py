@@ -58,6 +58,24 @@ def check_answers(graph: gw.Graph) -> None:
             assert labels.count == components.count
 
 
+def check_betweenness(graph: gw.Graph) -> None:
+    """Compare betweenness with that of cores, of GPUs that search apart, and together."""
+    queries: list[dict[str, Any]] = [
+        {"sources": range(40), "weighted": False},
+        {"sources": [7], "weighted": False, "endpoints": True},
+        {"sources": [7], "weighted": False, "gpu": TRANSPORTS[1]},
+        {"sources": [7, 11, 30]},
+    ]
+    with processes.place(graph, devices="cuda") as placed:
+        own = slice(placed.vertices.start, placed.vertices.stop)
+        for query in queries:
+            alone = {name: value for name, value in query.items() if name != "gpu"}
+            expected = gw.betweenness_centrality(graph, devices="cpu", **alone).centrality
+            for _ in range(2):
+                found = gw.betweenness_centrality(placed, **query).centrality
+                np.testing.assert_allclose(found, expected[own], rtol=1e-9, atol=1e-12)
+
+
 def check_errors(*, alone: bool) -> None:
     """Check that errors and Ctrl-C reach all, and that all go on afterwards.
 
@@ -86,10 +104,14 @@ if __name__ == "__main__":
     shared = [] if is_brief else sys.argv[1:]
     if shared:
         gpu_processes.own_gpu = lambda *_: resolve_devices(shared[0])[0]
-    check_answers(gw.generate("rmat:9,seed=1").with_random_weights(1, 20, seed=1))
+    small = gw.generate("rmat:9,seed=1").with_random_weights(1, 20, seed=1)
+    check_answers(small)
+    check_betweenness(small)
     if not shared and not is_brief:
         check_answers(gw.generate("rmat:12,weights=1..9"))
         check_answers(gw.generate("road:30x40"))
+        check_betweenness(gw.generate("rmat:14"))
+        check_betweenness(gw.generate("road:30x40"))
         check_answers(gw.generate("road:30x40").with_random_weights(0.5, 2.0, seed=1))
     if not is_brief:
         check_errors(alone=not shared)

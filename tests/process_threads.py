@@ -96,7 +96,7 @@ def run_processes(
 ) -> list[Any]:
     """Return what a function returns in each process; raise what one of them raises.
 
-    A kernel of an emulated GPU runs when its host waits for it, so all hosts wait together.
+    A kernel of an emulated GPU runs when its host waits for it, so hosts wait together for kernels that do.
     """
     shared: dict[Any, Any] = {}
     outcomes: list[Any] = [None] * count
@@ -105,7 +105,8 @@ def run_processes(
     real_wait, real_run = SlicedRun._wait, ReportRelay.run
 
     def wait(run: Any, *given: Any) -> None:
-        launched.wait(timeout_s)
+        if getattr(run.placement, "processes", None) is not None:
+            launched.wait(timeout_s)
         real_wait(run, *given)
 
     def run_relay(relay: Any, is_over: Any) -> None:

@@ -25,6 +25,7 @@ from godwit.distributed import gpu_processes
 from godwit.distributed import processes as processes_module
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.processes import Processes
+from godwit.graph.result import highest_values
 from godwit.runtime.cuda import driver, ipc
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from godwit.supersteps import rows as step_rows
@@ -337,6 +338,109 @@ def test_components_without_atomics(monkeypatch: pytest.MonkeyPatch) -> None:
         components(graph, {"merge": "direct"})
 
 
+def betweenness(graph: gw.Graph, *queries: dict[str, Any], count: int = 2) -> list[Any]:
+    """Check betweenness on several processes against cores; return the first process' statistics."""
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            found = [gw.betweenness_centrality(placed, **query) for query in queries]
+            again = [gw.betweenness_centrality(placed, **query) for query in queries]
+            return found, again, [result.highest(3) for result in found]
+
+    with emulated_gpus(count) as machine:
+        parts = run_processes(machine, count, run)
+    for place, query in enumerate(queries):
+        settings = {name: value for name, value in query.items() if name != "gpu"}
+        expected = gw.betweenness_centrality(graph, devices="cpu", **settings)
+        whole, again = (
+            np.concatenate([part[which][place].centrality for part in parts]) for which in (0, 1)
+        )
+        np.testing.assert_allclose(whole, expected.centrality, rtol=1e-9, atol=1e-12)
+        if not (graph.is_weighted and query.get("weighted") is not False):
+            assert whole.tobytes() == again.tobytes()
+        for found, _, highest in parts:
+            result = found[place]
+            assert graph.ids.of(result.source_positions) == expected.sources
+            assert highest[place] == highest_values(whole, 3, graph.ids)
+            reached = result.statistics.processed_items.sum()
+            assert reached == expected.statistics.processed_items.sum()
+    return [result.statistics for result in parts[0][0]]
+
+
+@emulates
+@each_graph
+def test_betweenness_of_every_graph(name: str) -> None:
+    """From all vertices (apart), from two (GPUs search together), and by the host (apart)."""
+    graph = named_graph(name)
+    n = graph.vertex_count
+    some = [graph.ids[v] for v in sorted({0, n - 1})] if n else []
+    queries: list[dict[str, Any]] = [{}, {"endpoints": True}] if n <= 300 else []
+    for sources in [some] if n else []:
+        queries += [{"sources": sources, "normalized": False}, {"sources": sources, "gpu": BY_HOST}]
+    betweenness(graph, *({"weighted": False, **query} for query in queries))
+
+
+@emulates
+@pytest.mark.parametrize("count", [1, 3])
+def test_betweenness_on_numbers_of_processes(count: int) -> None:
+    """All options; also with fewer sources than processes, and levels of one vertex."""
+    queries: list[dict[str, Any]] = [
+        {"samples": 20, "seed": 3},
+        {"samples": 20, "scale": "sum"},
+        {"sources": [5]},
+        {"sources": [5], "gpu": BY_HOST, "endpoints": True},
+        {"sources": [1, 2], "gpu": gw.GpuOptions(communication="selective")},
+    ]
+    for spec in ("rmat:6,seed=3", "path:40", "star:50"):
+        betweenness(gw.generate(spec), *queries, count=count)
+    generator = np.random.default_rng(5)
+    arcs = generator.integers(0, 60, (2, 300))
+    betweenness(gw.Graph.from_edges(*arcs, vertex_count=64), {}, *queries, count=count)
+
+
+@emulates
+def test_betweenness_by_weights() -> None:
+    graph = gw.generate("rmat:5,weights=1..9")
+    sums = {"samples": 7, "scale": "sum"}
+    betweenness(graph, sums, {"sources": [3]}, {"sources": [3], "weighted": False})
+
+
+@emulates
+def test_betweenness_apart_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many sources are shared out; if one GPU has no room for the graph, all search together."""
+    graph = gw.generators.rmat(6, seed=1)
+    apart, together = betweenness(graph, {}, {"sources": [0]})
+    assert apart.processed_items.all()
+    assert together.processed_items[1] == 0  # what GPUs do together counts at the first
+    real = GpuGraph.whole
+
+    def refuse(placed: GpuGraph) -> Any:
+        if placed.processes.rank == 1:
+            raise errors.GraphTooLargeError("no room")
+        return real(placed)
+
+    monkeypatch.setattr(GpuGraph, "whole", refuse)
+    (narrow,) = betweenness(graph, {})
+    assert narrow.processed_items[1] == 0
+    with pytest.raises(errors.GraphTooLargeError, match="searches apart, with the whole graph"):
+        betweenness(graph, {"gpu": BY_HOST})
+
+
+@emulates
+def test_betweenness_of_too_many_paths() -> None:
+    """Numbers of paths beyond float64 are counted by cores, whether GPUs search apart or together."""
+    steps = np.arange(0, 2200, 2)
+    sides = np.concatenate([steps, steps, steps + 1, steps + 1])
+    ends = np.concatenate([steps + 2, steps + 3, steps + 2, steps + 3])
+    graph = gw.Graph.from_edges(sides, ends)
+    for given in (
+        {"sources": [0], "normalized": False},
+        {"sources": [0, 1, 7], "normalized": False, "gpu": BY_HOST},
+    ):
+        (statistics,) = betweenness(graph, given)
+        assert "overflow" in statistics.seconds
+
+
 @emulates
 def test_what_a_process_has() -> None:
     """A range of vertices, with their ids, and all of them after gathering."""
@@ -349,10 +453,6 @@ def test_what_a_process_has() -> None:
             result = gw.bfs(placed, 0)
             assert list(result.ids) == list(result.vertices) == list(placed.vertices)
             whole = result.gather()
-            with pytest.raises(
-                errors.InputError, match="betweenness_centrality does not run on GPUs"
-            ):
-                gw.betweenness_centrality(placed)
             with pytest.raises(errors.InputError, match="takes graph, source"):
                 gw.bfs(placed, 0, devices="cpu")
         with pytest.raises(errors.ClosedContextError):
@@ -387,6 +487,11 @@ def test_errors_of_one_process_reach_all() -> None:
         with processes.place(graph, devices="cuda") as placed:
             expect(errors.InputError, lambda: gw.bfs(placed, 300))
             expect(errors.ProcessError, lambda: gw.bfs(placed, processes.rank))
+            expect(errors.InputError, lambda: gw.betweenness_centrality(placed, samples=301))
+            soon = {"timeout_s": 1e-9, "gpu": gw.GpuOptions(slice_s=0)}
+            expect(errors.RunTimeoutError, lambda: gw.betweenness_centrality(placed, **soon))
+            some = [0, 150] if processes.rank else [0]
+            expect(errors.ProcessError, lambda: gw.betweenness_centrality(placed, sources=some))
             calls: list[int] = []
             expect(KeyboardInterrupt, lambda: gw.bfs(placed, 0, progress=interrupt, gpu=stops))
             found = gw.bfs(placed, 0)
@@ -497,6 +602,7 @@ def test_command_line(
         "sssp": ["-s", "max-degree", "--predecessors", "--target", "3"],
         "pagerank": ["--dtype", "float32"],
         "components": ["--merge", "tree"],
+        "betweenness": ["--ignore-weights", "--samples", "9"],
     }
     outputs = {name: tmp_path / f"{name}.npy" for name in commands}
 
@@ -533,6 +639,8 @@ def test_command_line(
     label = gw.connected_components(graph, devices="cpu").label
     assert found["components"].tolist() == label.tolist()
     assert found["pagerank"].dtype == np.float32
+    scores = gw.betweenness_centrality(graph, samples=9, weighted=False, devices="cpu").centrality
+    np.testing.assert_allclose(found["betweenness"], scores, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.gpu

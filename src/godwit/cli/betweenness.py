@@ -16,6 +16,7 @@ from godwit.errors import InputError
 if TYPE_CHECKING:
     from godwit.algorithms.betweenness.result import BetweennessResult
     from godwit.cli.outputs import Output
+    from godwit.distributed.gpu_graph import GpuGraph
     from godwit.distributed.graph import DistributedGraph
     from godwit.distributed.processes import Processes
     from godwit.graph.csr import Graph
@@ -184,10 +185,8 @@ def betweenness(
         **run.arguments,
     }
     if launched_processes() > 1:
-        given = {
-            "--devices": run.devices, "--edges": edges or None, "--top": options.top,
-        }  # fmt: skip
-        _on_processes(graph, options, reading, arguments, source or [], given)
+        given = {"--edges": edges or None, "--top": options.top}
+        _on_processes(graph, options, reading, arguments, source or [], given, run.devices)
         return
     query = _BetweennessQuery(
         "betweenness", graph, options, reading, arguments, "betweenness_centrality", source or []
@@ -198,7 +197,7 @@ def betweenness(
 
 def _on_processes(
     graph: str, options: ScoreOptions, reading: ReadingOptions, arguments: dict[str, Any],
-    sources: list[str], given: dict[str, Any],
+    sources: list[str], given: dict[str, Any], devices: str | None,
 ) -> None:  # fmt: skip
     """Compute centralities on the processes that ``mpiexec`` has started.
 
@@ -208,14 +207,15 @@ def _on_processes(
 
     taken = {key: value for key, value in arguments.items() if key not in ("devices", "edges")}
 
-    def call(graph: DistributedGraph, progress: Any) -> Any:
+    def call(graph: DistributedGraph | GpuGraph, progress: Any) -> Any:
         import godwit as gw
 
         chosen = [parse_placed_vertex(text, graph, "source") for text in sources] or None
         return gw.betweenness_centrality(graph, sources=chosen, progress=progress, **taken)
 
-    def describe(processes: Processes, graph: DistributedGraph, result: Any) -> Facts:
-        return _details(arguments, len(result.source_positions), weighted=False)
+    def describe(processes: Processes, graph: DistributedGraph | GpuGraph, result: Any) -> Facts:
+        weighted = arguments["weighted"] is not False and graph.is_weighted
+        return _details(arguments, len(result.source_positions), weighted)
 
     ProcessesQuery(
         "betweenness",
@@ -226,4 +226,5 @@ def _on_processes(
         describe,
         lambda facts: [_summary(facts)],
         given,
+        devices=devices,
     ).answer()

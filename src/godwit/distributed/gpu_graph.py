@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from godwit.dataflow.context import Context
 from godwit.distributed.processes import Processes, is_agreed
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError
@@ -22,6 +23,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.graph.generators.spec import generate, is_spec
 from godwit.graph.ids import VertexIds
+from godwit.placement import PlacedGraph
 from godwit.public import OnProcesses
 from godwit.trace import seconds_since
 
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
 class GpuGraph(OnProcesses):
     """A graph on the GPUs of the processes of one MPI run. Made by :meth:`Processes.place`.
 
-    :func:`bfs`, :func:`sssp`, :func:`connected_components` and :func:`pagerank` take one in place of a
-    graph. All processes call them alike, and each gets the values of a range of vertices. A context
-    manager; all processes leave it together.
+    :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank` and
+    :func:`betweenness_centrality` take one in place of a graph. All processes call them alike, and each
+    gets the values of a range of vertices. A context manager; all processes leave it together.
 
     :ivar processes: the processes
     :ivar graph: the whole graph
@@ -58,6 +60,7 @@ class GpuGraph(OnProcesses):
         device = own_gpu(processes, devices)
         self.device = device.name
         self._gpus = GpuProcesses(processes, device)
+        self._whole: PlacedGraph | None = None
         ids = graph.id_dtype if graph.id_dtype.itemsize == 8 else None
         try:
             self._steps: StepPlacement | None = StepPlacement(
@@ -75,6 +78,20 @@ class GpuGraph(OnProcesses):
         if self._steps is None:
             raise ClosedContextError("this graph is closed; place the graph again")
         return self._steps
+
+    def whole(self) -> PlacedGraph:
+        """Return the whole graph on the GPU of this process alone, made once; it is closed with this."""
+        _ = self.steps
+        if self._whole is None:
+            self._whole = PlacedGraph(self.graph, Context(self.device), None, 0, None)
+            self._whole.is_kept = True
+        return self._whole
+
+    def drop_whole(self) -> None:
+        """Free the memory that :meth:`whole` takes on the GPU."""
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            whole.close()
 
     @contextmanager
     def running(self, name: str, *arguments: Any) -> Iterator[None]:
@@ -161,6 +178,7 @@ class GpuGraph(OnProcesses):
         self._free()
 
     def _free(self) -> None:
+        self.drop_whole()
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()

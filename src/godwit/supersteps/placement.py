@@ -176,6 +176,10 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """Return True if a flag is True in any process."""
         return flag if self.processes is None else self.processes.any(flag)
 
+    def largest(self, number: int) -> int:
+        """Return the largest of the numbers that processes give."""
+        return number if self.processes is None else self.processes.largest(number)
+
     def addresses(self, array: DeviceArray) -> list[int]:
         """Return the addresses of an array's buffers on all devices, for kernels of this process.
 

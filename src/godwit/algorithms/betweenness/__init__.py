@@ -62,7 +62,9 @@ _CORE_NS = 12.0
 """Nanoseconds that a core takes for each arc in a search (benchmarks/zoo.py)."""
 
 
-@or_distributed("godwit.algorithms.betweenness.distributed")
+@or_distributed(
+    "godwit.algorithms.betweenness.distributed", "godwit.algorithms.betweenness.distributed_gpus"
+)
 def betweenness_centrality(
     graph: GraphArgument,
     *,
@@ -167,19 +169,16 @@ def betweenness_centrality(
         if placed is not None and len(chosen) > 0:
             if not (is_choice or weighted or options.asks_for_kernels):
                 options = replace(options, hand_over=_hand_over(plain, len(chosen)))
-            sums = _sum_on_gpus(
+            sums = sums_of_gpus(
                 placed, chosen, endpoints, edges, weighted, scales, statistics, options
             )
             options = options.after(statistics.seconds.get("slow", 0.0))
         with statistics.phase("run"):
             if sums is None:
-                sums = sum_dependencies(
-                    plain, chosen, endpoints=endpoints, edges=edges, weighted=weighted,
-                    threads=device.threads if device.kind == "cpu" else None, 
-                    poll=make_poll(options, len(chosen)),
-                )  # fmt: skip
-                statistics.processed_items = np.array([sums.vertices_visited], np.int64)
-                statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
+                threads = device.threads if device.kind == "cpu" else None
+                sums = sums_of_cores(
+                    plain, chosen, endpoints, edges, weighted, statistics, options, threads
+                )
                 scales.apply(chosen, sums.vertices)
             arcs = sums.arcs
             if arcs is not None and not plain.directed:
@@ -208,7 +207,21 @@ def _check_placed(placed: PlacedGraph, *, edges: bool, weighted: bool) -> None:
     placed.check_all_duplicated("betweenness runs")
 
 
-def _sum_on_gpus(
+def sums_of_cores(
+    graph: Graph, sources: Array, endpoints: bool, edges: bool, weighted: bool,
+    statistics: RunStatistics, options: SolverOptions, threads: int | None = None,
+) -> DependencySums:  # fmt: skip
+    """Sum dependencies on the cores of this process, and count the work."""
+    sums = sum_dependencies(
+        graph, sources, endpoints=endpoints, edges=edges, weighted=weighted, threads=threads,
+        poll=make_poll(options, len(sources)),
+    )  # fmt: skip
+    statistics.processed_items = np.array([sums.vertices_visited], np.int64)
+    statistics.arcs_relaxed = np.array([sums.arcs_examined], np.int64)
+    return sums
+
+
+def sums_of_gpus(
     placed: PlacedGraph, sources: Array, endpoints: bool, edges: bool, weighted: bool,
     scales: Scales, statistics: RunStatistics, options: SolverOptions,
 ) -> DependencySums | None:  # fmt: skip

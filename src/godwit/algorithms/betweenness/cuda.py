@@ -24,10 +24,11 @@ from godwit.runtime.cuda.gpu_arrays import current_stream, gpu_of, is_gpu_array
 from godwit.runtime.cuda.memory import PinnedBuffer
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
-from godwit.supersteps.arrays import DeviceArray, StepPart
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepCopies, StepPlacement
-from godwit.supersteps.results import deliver_arcs, deliver_vertices
-from godwit.supersteps.rows import RowClass, StepRows
+from godwit.supersteps.results import VertexValues, deliver_arcs
+from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
     PEERS,
     ROWS,
@@ -198,14 +199,15 @@ def sum_on_gpus(
                     f"{error}. GPUs that do not reach each other's memory search apart, each with the "
                     "whole graph"
                 ) from error
-    return _run(placement, query, poll)
+    return search_from_all(placement, query, poll)
 
 
 def gpus_apart(placement: StepPlacement, sources: int) -> int:
     """Return the number of GPUs that search on their own copy of the graph; 0 if all search together."""
-    if len(placement.indexes) == 1 or not placement.copies_fit:
+    if placement.device_count == 1 or not placement.copies_fit:
         return 0
-    gpus = len(set(placement.indexes))
+    is_alone = placement.processes is None
+    gpus = len(set(placement.indexes)) if is_alone else placement.device_count
     blocks = driver.properties(placement.indexes[0]).multiprocessors
     if _blocks_pay(placement, sources, blocks):
         return min(gpus, -(-sources // blocks))
@@ -230,7 +232,7 @@ def _run_apart(
     """Search from a share of the sources on each GPU."""
 
     def run(copies: StepCopies) -> DependencyOutcome:
-        outcome = _run(copies, query, poll)
+        outcome = search_from_all(copies, query, poll)
         for name in ("visited", "examined", "supersteps"):
             counts = np.zeros(len(placement.indexes), np.int64)
             counts[copies.devices] = getattr(outcome, name)
@@ -240,10 +242,13 @@ def _run_apart(
     return placement.run_on_copies(gpus, run)
 
 
-def _run(
+def search_from_all(
     placed: StepPlacement | StepCopies, query: DependencyQuery, poll: ProgressPoll | None
 ) -> DependencyOutcome:
-    """Search from all sources, each by the devices of one placement together."""
+    """Search from all sources, each by the devices of one placement together.
+
+    If these are of several processes, all call it alike, and get the sums of a share of the vertices.
+    """
     first, *others = placed.placements
     seconds: dict[str, float] = {}
     with placed.held():
@@ -262,7 +267,7 @@ def _run(
                 arcs = plan.arcs()
         block_searches = max(team.block_searches for team in plan.teams)
     # Devices that search together all count the same work.
-    is_counted = np.arange(len(words)) % placed.group_size == 0
+    is_counted = np.array([part.device == 0 for part in placed.parts])
     return DependencyOutcome(
         vertices,
         arcs,
@@ -382,7 +387,7 @@ class _SearchPlan(StepPlan[StepPlacement | StepCopies]):
 
     def vertices(self, location: ResultLocation) -> Any:
         """Return the sums of vertices in the graph's order."""
-        return _sum([team.vertices(location) for team in self.teams])
+        return _sum([team.vertices(location, self.exchange) for team in self.teams])
 
     def arcs(self) -> Array:
         """Return the sums of arcs in the graph's order, on the host."""
@@ -419,8 +424,8 @@ class _SearchTeam:
 
     @property
     def devices(self) -> int:
-        """Number of devices."""
-        return len(self.placement.parts)
+        """Number of devices, of all processes."""
+        return self.placement.device_count
 
     def lay_out(self) -> None:
         """Allocate what all queries need, and fill in the arguments that none changes.
@@ -442,9 +447,9 @@ class _SearchTeam:
         for name, (array, given) in longs.items():
             for part, indexes in zip(placement.parts, given, strict=True):
                 array[part].upload(indexes)
-                own[part.device][name] = array[part].pointer, len(indexes)
+                own[part.place][name] = array[part].pointer, len(indexes)
         for part in placement.parts:
-            place = part.device
+            place = part.place
             point_rows(own[place]["out"], self.out[place])
             point_rows(own[place]["in"], self.into[place])
             if self.subscribers is not None:
@@ -454,13 +459,15 @@ class _SearchTeam:
                 own["edges"][place] = arrays.arc_sums[part].pointer
         arcs = placement.graph.arc_count
         own["words"], own["arcs"] = placement.count // 32, arcs
-        own["mean_degree"] = -(-arcs // max(1, sum(part.active for part in placement.parts)))
+        own["mean_degree"] = -(-arcs // max(1, placement.active_count))
         own["light_vertices"], own["light_arcs"] = LIGHT_VERTICES, LIGHT_ARCS
         own["dense_factor"] = DENSE_FACTOR
         own["sources_a_round"] = min(_MAX_PER_ROUND, 1 + _ROUND_ARCS // (arcs + 1))
         own["is_by_degree"], own["is_directed"] = self.is_by_degree, placement.is_directed
         # All devices decide alike, so each is given this for all.
-        own["has_long_rows"] = any(len(one) for _, given in longs.values() for one in given)
+        own["has_long_rows"] = placement.any(
+            any(len(one) for _, given in longs.values() for one in given)
+        )
 
     def _long_in(self) -> list[Array]:
         """Return, for each device, the own indexes of the longest in-rows, which come first."""
@@ -488,17 +495,12 @@ class _SearchTeam:
         """
         self.block_searches = block_searches
         placement, searches = self.placement, self.arrays.searches
-        layouts = [
-            self._layout(part, rows, is_block=block_searches > 0)
-            for part, rows in zip(placement.parts, self.out, strict=True)
-        ]
-        # Offsets are the same on all devices, which address each other's arrays.
-        layout = {name: max(one[name] for one in layouts) for name in (*_ARRAYS, "nbytes")}
+        layout = self._layout(is_block=block_searches > 0)
         placement.reserve((searches, [layout["nbytes"] * max(1, block_searches)] * self.devices))
         own = self.arguments
         for name, offset in layout.items():
             own["layout"][name] = offset
-        own["searches"] = searches.pointers
+        own["searches"][:, : self.devices] = placement.addresses(searches)
         own["block_searches"] = block_searches
 
     def _needs(self) -> list[tuple[DeviceArray, list[int]]]:
@@ -508,13 +510,18 @@ class _SearchTeam:
             needs.append((self.arrays.arc_sums, [8 * rows.arcs for rows in self.out]))
         return needs
 
-    def _layout(self, part: StepPart, rows: StepRows, *, is_block: bool = False) -> dict[str, int]:
-        """Return the offset of each array in the memory of a search, and the size of that."""
+    def _layout(self, *, is_block: bool) -> dict[str, int]:
+        """Return the offset of each array in the memory of a search, and the size of that.
+
+        They are the same on all devices, which address each other's arrays.
+
+        :param is_block: of a block's own search, on the only device
+        """
         placement = self.placement
         words, ids = placement.count // 32, placement.id_dtype.itemsize
         levels = placement.vertex_count + 3
         others = self.devices > 1
-        owned = max(1, part.owned)
+        owned = max(1, int(placement.numbering.owned.max()))
         sizes = {
             "visited": 4 * words,
             "sets": 4 * words * _SETS,
@@ -528,7 +535,7 @@ class _SearchTeam:
             "inbox": ids * placement.count * others,
             "counters": _COUNTERS_BYTES,
             "centrality": 8 * owned * is_block,
-            "edges": 8 * rows.arcs * is_block * self.has_edges,
+            "edges": 8 * self.out[0].arcs * is_block * self.has_edges,
         }
         layout, end = {}, 0
         for name in _ARRAYS:
@@ -539,16 +546,19 @@ class _SearchTeam:
     def block_searches_at_most(self, blocks: int) -> int:
         """Return the number of blocks with memory for a search each; 0 if some have none."""
         part = self.placement.parts[0]
-        nbytes = self._layout(part, self.out[0], is_block=True)["nbytes"]
+        nbytes = self._layout(is_block=True)["nbytes"]
         free = memory.free_memory_bytes(part.index)
         free += self.arrays.searches.nbytes(part) - free // _SPARE_SHARE
         wanted = min(blocks, int(self.arguments["source_count"][0]))
         # With fewer, the rest of the GPU would be idle.
         return wanted if wanted * nbytes <= free else 0
 
-    def vertices(self, location: ResultLocation) -> Any:
-        """Return the sums of vertices in the graph's order."""
-        return deliver_vertices(self.placement, self.arrays.sums, np.float64, location)[0]
+    def vertices(self, location: ResultLocation, exchange: Exchange) -> Any:
+        """Return the sums of vertices in the graph's order; of several processes, those of a share."""
+        sums = VertexValues(
+            self.placement, self.arrays.sums, np.float64, location, exchange=exchange
+        )
+        return sums.begin().gather()[0]
 
     def arcs(self) -> Array:
         """Return the sums of arcs in the graph's order."""

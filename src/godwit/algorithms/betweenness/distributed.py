@@ -34,6 +34,7 @@ from godwit.algorithms.betweenness.path_counts import LARGEST_COUNT, add_wide, r
 from godwit.algorithms.bfs.cpu import UNREACHED
 from godwit.algorithms.bfs.distributed import Search
 from godwit.algorithms.paths.weights import uses_weights
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.halo import Halo, HaloRows
 from godwit.distributed.result import DistributedScores
@@ -68,7 +69,7 @@ class DistributedBetweennessResult(DistributedScores):
 
     def __init__(
         self,
-        graph: DistributedGraph,
+        graph: DistributedGraph | GpuGraph,
         sources: list[int],
         centrality: Array,
         statistics: RunStatistics,

@@ -34,6 +34,17 @@ from godwit.supersteps.process_exchange import ProcessExchange
 from gpu_endpoints import COUNT, names_of
 from graphs import LENGTHS, each_graph, named_graph, with_weights_of
 from process_threads import run_processes
+from step_programs import (
+    ARCS,
+    COMPONENTS,
+    EVERYTHING,
+    GAINED_BITS,
+    LEVELS_PULLED,
+    LEVELS_TURNED,
+    PUSHED,
+    start_of,
+    with_integer_weights,
+)
 from test_distributed import needs_mpi
 from test_distributed import run as run_command
 
@@ -441,8 +452,95 @@ def test_betweenness_of_too_many_paths() -> None:
         assert "overflow" in statistics.seconds
 
 
+def step_programs(
+    graph: gw.Graph, *programs: gw.StepProgram, count: int = 2, **options: Any
+) -> None:
+    """Check step programs on several processes against cores."""
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            found = [
+                program.run(placed, start_of(program, graph), **options) for program in programs
+            ]
+            return found, [result.gather() for result in found]
+
+    with emulated_gpus(count) as machine:
+        parts = run_processes(machine, count, run)
+    for place, program in enumerate(programs):
+        expected = program.run(graph, start_of(program, graph), devices="cpu")
+        whole = parts[0][1][place]
+        for name, values in expected.fields.items():
+            np.testing.assert_array_equal(whole.fields[name], values, f"{program.name}: {name}")
+            assert whole.fields[name].dtype == values.dtype
+        members = np.concatenate([found[place].frontier for found, _ in parts])
+        np.testing.assert_array_equal(members, expected.frontier)
+        for found, _ in parts:
+            assert found[place].numbers == expected.numbers
+            statistics = found[place].statistics
+            assert statistics.processed_items.sum() == expected.statistics.processed_items.sum()
+
+
 @emulates
-def test_what_a_process_has() -> None:
+@each_graph
+def test_step_programs_of_every_graph(name: str) -> None:
+    """By the host, each superstep takes long where kernels are emulated: long graphs go directly."""
+    graph = named_graph(name)
+    step_programs(graph, LEVELS_TURNED, COMPONENTS)
+    if graph.vertex_count <= 70:
+        step_programs(graph, LEVELS_TURNED, gpu=BY_HOST)
+
+
+@emulates
+@pytest.mark.parametrize("count", [1, 3])
+def test_programs_of_every_step(count: int) -> None:
+    """Whatever there is, also reads at vertices that fields name, and queues without room."""
+    for name in ("grid", "random directed", "path"):
+        graph = with_integer_weights(named_graph(name))
+        step_programs(graph, EVERYTHING, count=count)
+        few = ExperimentOptions(frontier_items=2)
+        step_programs(graph, EVERYTHING, LEVELS_PULLED, count=count, gpu=few)
+    step_programs(named_graph("grid"), *PUSHED.values(), count=count, gpu=BY_HOST)
+
+
+@emulates
+def test_what_step_programs_are_given() -> None:
+    """Fields of all vertices, of a process' own and by id; errors reach all processes."""
+    graph = gw.generate("rmat:6,seed=3")
+    n = graph.vertex_count
+    bits = np.arange(n) % 60
+    expected = GAINED_BITS.run(graph, fields={"bits": bits}, devices="cpu").fields["bits"]
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            own = slice(placed.vertices.start, placed.vertices.stop)
+            for given in (bits, bits[own], dict(enumerate(bits.tolist()))):
+                found = GAINED_BITS.run(placed, fields={"bits": given})
+                assert found.fields["bits"].tolist() == expected[own].tolist()
+            with pytest.raises(errors.ProcessError, match="different arguments"):
+                LEVELS_PULLED.run(placed, "all" if processes.rank else [0])
+            rank = processes.rank
+            mine = gw.StepProgram(
+                "mine", fields={"x": ("int64", 0)}, steps=[gw.frontier.compute("x", lambda: rank)]
+            )
+            with pytest.raises(errors.ProcessError, match="different arguments"):
+                mine.run(placed)
+            with pytest.raises(errors.InputError, match="ends with a frontier of arcs"):
+                ARCS.run(placed)
+            with pytest.raises(errors.InputError, match="reduced by 'add' only"):
+                EVERYTHING.run(placed, gpu=BY_HOST)
+            large = dict.fromkeys(range(n), 2**30)
+            with pytest.raises(errors.ValueOverflowError, match="does not fit"):
+                PUSHED["int32"].run(placed, fields={"total": np.full(n, 2**31 - 1), "low": large})
+            with pytest.raises(errors.InputError, match="each of the 64 vertices"):
+                GAINED_BITS.run(placed, fields={"bits": bits[1:]})
+            return GAINED_BITS.run(placed, fields={"bits": bits}).fields["bits"].tolist()
+
+    with emulated_gpus(2) as machine:
+        assert np.concatenate(run_processes(machine, 2, run)).tolist() == expected.tolist()
+
+
+@emulates
+def test_what_a_process_has(tmp_path: Path) -> None:
     """A range of vertices, with their ids, and all of them after gathering."""
 
     def run(processes: Processes) -> Any:
@@ -455,6 +553,10 @@ def test_what_a_process_has() -> None:
             whole = result.gather()
             with pytest.raises(errors.InputError, match="takes graph, source"):
                 gw.bfs(placed, 0, devices="cpu")
+            for path in (tmp_path / "road.godwit", tmp_path / "road.mtx.gz"):
+                gw.write(placed, path)
+            with pytest.raises(errors.FileError):
+                gw.write(placed, tmp_path / "nowhere" / "road.godwit")
         with pytest.raises(errors.ClosedContextError):
             gw.bfs(placed, 0)
         return whole
@@ -464,6 +566,8 @@ def test_what_a_process_has() -> None:
     assert second is None
     expected = gw.bfs(gw.generate("road:5x7"), 0, devices="cpu").distance
     assert first.distance.tolist() == expected.tolist()
+    for name in ("road.godwit", "road.mtx.gz"):
+        assert gw.read(tmp_path / name).arc_count == gw.generate("road:5x7").arc_count
 
 
 @emulates

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from godwit import config
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph, by_id, kind_of, one_or_several
 from godwit.distributed.result import DistributedResult
 from godwit.dtypes import Array, as_array, frozen
@@ -75,7 +76,8 @@ class DistributedStepResult(DistributedResult):
     """
 
     def __init__(
-        self, graph: DistributedGraph, fields: dict[str, Array], numbers: dict[str, int | float],
+        self, graph: DistributedGraph | GpuGraph, fields: dict[str, Array],
+        numbers: dict[str, int | float],
         members: Array, statistics: RunStatistics,
     ) -> None:  # fmt: skip
         super().__init__(graph, members, statistics)
@@ -164,6 +166,11 @@ def _check(code: StepCode) -> None:
             f"step program {code.name!r}, {step.label}, reads or writes at vertices that a field names, "
             "of which another process may have any: run it in one process"
         )
+    check_end(code)
+
+
+def check_end(code: StepCode) -> None:
+    """Raise InputError for a program whose result is of arcs."""
     if code.ends_with_arcs:
         raise InputError(
             f"step program {code.name!r} ends with a frontier of arcs: on several processes, let the last "

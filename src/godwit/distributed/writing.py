@@ -13,11 +13,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array, id_dtype_for
 from godwit.errors import FileError, InputError
 from godwit.files import errors_named, replacing_by_several
+from godwit.io import graph_files
 from godwit.io.binary.checksum import checksum_of_part
 from godwit.io.binary.native import (
     INTEGER_IDS,
@@ -35,15 +37,21 @@ from godwit.public import public
 
 @public
 def write(
-    graph: DistributedGraph, path: str | os.PathLike[str], *, format: str | None = None
+    graph: DistributedGraph | GpuGraph, path: str | os.PathLike[str], *, format: str | None = None
 ) -> None:
     """Write a graph to a ``.godwit`` file in a folder that all processes see; see :func:`godwit.write`.
+
+    A graph on GPUs, all of which every process has, is written by the first one, in any format.
 
     :raises InputError: another format, or ids that are objects
     :raises FileError: the file cannot be written, or a process does not see it; what was there is unchanged
     """
     processes = graph.processes
     with processes.running("write", os.fspath(path), format):
+        if isinstance(graph, GpuGraph):
+            if processes.rank == 0:
+                graph_files.write(graph.graph, path, format=format)
+            return
         if (os.path.splitext(path)[1] if format is None else format) not in (".godwit", "godwit"):
             raise InputError(
                 f"several processes write .godwit files, got {os.fspath(path)}; godwit convert makes "

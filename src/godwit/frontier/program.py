@@ -105,7 +105,7 @@ class StepProgram:
         trace: TraceArgument = None,
         gpu: GpuOptions | None = None,
     ) -> StepResult: ...
-    @or_distributed("godwit.distributed.step_programs")
+    @or_distributed("godwit.distributed.step_programs", "godwit.distributed.step_programs_gpus")
     def run(
         self,
         graph: Graph | PlacedGraph,

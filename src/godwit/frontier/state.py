@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.trace import PROGRESS, active
 from godwit.worker.options import SolverOptions
+
+if TYPE_CHECKING:
+    from godwit.supersteps.placement import StepPlacement
 
 FieldInitial = int | float | Literal["degree", "vertex"] | Array
 """Initial values of a field."""
@@ -281,6 +284,30 @@ def run_code(
     statistics = RunStatistics(tuple(device.name for device in devices), "step program")
     with statistics.phase("place"):
         positions = None if devices[0].kind == "cpu" else place_positions(placed)
+    _run_placed(code, graph, devices, positions, state, options, statistics)
+    return statistics
+
+
+def run_code_together(
+    code: StepCode, positions: StepPlacement, state: StepState, options: SolverOptions
+) -> RunStatistics:
+    """Run a program on the GPUs of several processes, as :func:`run_code`; all of them call it alike.
+
+    The state then has the values, and of the frontier the members, among the vertices whose results this
+    process gets.
+    """
+    _check_gpu_options(code, positions.devices, options.gpu)
+    statistics = RunStatistics(tuple(device.name for device in positions.devices), "step program")
+    devices, graph = positions.devices, positions.graph
+    _run_placed(code, graph, devices, positions, state, options, statistics)
+    return statistics
+
+
+def _run_placed(
+    code: StepCode, graph: Graph, devices: Sequence[Device], positions: StepPlacement | None,
+    state: StepState, options: SolverOptions, statistics: RunStatistics,
+) -> None:  # fmt: skip
+    """Run a program on devices of the CPU, or on the GPUs of a placement, and fill in statistics."""
     with statistics.phase("run"):
         poll = RunPoll(options.timeout_s, options.progress, active())
         try:
@@ -307,7 +334,6 @@ def run_code(
     if trace is not None:
         trace.count(PROGRESS, int(counts.processed.sum()))
     statistics.arcs_relaxed = counts.arcs
-    return statistics
 
 
 def user_error(code: StepCode, vertex_count: int, failure: StepError) -> Exception:

@@ -159,7 +159,7 @@ def list_arcs(
         yield listed
 
 
-@or_distributed("godwit.distributed.writing")
+@or_distributed("godwit.distributed.writing", "godwit.distributed.writing")
 def write(graph: Graph, path: str | os.PathLike[str], *, format: str | None = None) -> None:
     """Write a graph to a file, compressed according to its ending (.gz, .bz2, .xz, .zst).
 

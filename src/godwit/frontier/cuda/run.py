@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
-from godwit.errors import GraphTooLargeError
+from godwit.errors import GraphTooLargeError, InputError
 from godwit.frontier.code import (
     Instruction,
     StepCode,
@@ -36,7 +37,8 @@ from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_arcs, fill_vertices
+from godwit.supersteps.processes import OtherProcesses
+from godwit.supersteps.results import VertexValues, deliver_arcs, fill_vertices
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
     StepPlan,
@@ -73,6 +75,8 @@ def run_steps_on_gpus(
     :raises DeviceError: a device waited for another in vain
     """
     refuse_selective(placement, gpu)
+    if placement.processes is not None and copies_by_host(placement, gpu):
+        _refuse_extremes(code)
     with placement.held():
         # The plan refers to the code, so no other has its id as long as the plan is kept.
         key = ("program", id(code), gpu)
@@ -98,6 +102,17 @@ def run_steps_on_gpus(
         exchange_s=exchange_s,
         frontier_bytes=frontier_bytes,
     )
+
+
+def _refuse_extremes(code: StepCode) -> None:
+    """Raise InputError for reductions whose results hosts of several processes do not carry."""
+    for step in code.instructions():
+        if step.kind == "reduce" and step.combine != "add":
+            raise InputError(
+                f"step program {code.name!r}, {step.label}: on GPUs of several processes that do not reach "
+                "each other's memory, or with transport='host', numbers are reduced by 'add' only; place "
+                "the graph without devices, on the cores of the processes"
+            )
 
 
 class ProgramArrays:
@@ -170,7 +185,8 @@ class FrontierQueues:
     def needs(self) -> list[tuple[DeviceArray, list[int]]]:
         """Bytes of each array by device, as :meth:`StepPlacement.reserve` takes them."""
         devices = len(self.placement.parts)
-        sent = self.placement.id_dtype.itemsize * self.room if devices > 1 else 0
+        several = self.placement.device_count > 1
+        sent = self.placement.id_dtype.itemsize * self.room if several else 0
         first, second = self.arrays.queue
         queue = [_INDEX_BYTES * self.room] * devices
         return [
@@ -212,7 +228,7 @@ class FrontierQueues:
         """
         placement = self.placement
         owners, indexes = np.divmod(placement.position(members), placement.capacity)
-        counts = np.bincount(owners, minlength=len(placement.parts))
+        counts = np.bincount(owners, minlength=placement.device_count)
         is_listed = bool((counts <= self.room).all())
         for part in placement.parts:
             control = np.zeros(_CONTROL_BYTES // 4, np.uint32)
@@ -297,12 +313,12 @@ class _ProgramPlan(StepPlan[StepPlacement]):
         """Fill in the pointers to each device's own memory, and numbers."""
         placement, arrays = self.placement, self.arrays
         for part in placement.parts:
-            arguments = self.arguments[part.device]
+            arguments = self.arguments[part.place]
             arguments["left_rows"] = arrays.left_rows[part].pointer
             arguments["vertex_count"] = placement.vertex_count
-            self.queues.point(arguments, part, self._rows["out"][part.device])
+            self.queues.point(arguments, part, self._rows["out"][part.place])
             for name, all_rows in self._rows.items():
-                rows = all_rows[part.device]
+                rows = all_rows[part.place]
                 point_rows(arguments[name], rows)
                 if rows.weights is not None:
                     arguments[f"{name}_weights"] = rows.weights.pointer
@@ -342,8 +358,11 @@ class _ProgramPlan(StepPlan[StepPlacement]):
             self.reachable_room(arrays.extremes, part, 2 * np.dtype(np.int64).itemsize)
             for part in placement.parts
         ]
-        for device, room in enumerate(self._extremes):
-            self.arguments["extremes"][:, device] = room.pointer
+        if exchange.by_host:
+            for part, room in zip(placement.parts, self._extremes, strict=True):
+                self.arguments["extremes"][:, part.device] = room.pointer
+        else:
+            self.arguments["extremes"] = exchange.broadcast_pointers(arrays.extremes)
         for index in range(len(self.code.fields)):
             self.arguments["fields"][:, index] = exchange.broadcast_pointers(arrays.field(index))
         for slot, accumulators in enumerate(self._accumulators):
@@ -353,7 +372,7 @@ class _ProgramPlan(StepPlan[StepPlacement]):
         # Values are sent to subscribers only, where that is possible.
         ways = ways_of_arcs(self.code)
         selects = self.gpu.communication != "broadcast" and reads_anywhere(self.code) is None
-        if len(placement.parts) > 1 and ways and selects and not exchange.by_host:
+        if placement.device_count > 1 and ways and selects and not exchange.by_host:
             masks = placement.subscriber_masks(*ways)
             for arguments, mask in zip(self.arguments, masks, strict=True):
                 arguments["subscribers"] = mask.pointer
@@ -389,7 +408,7 @@ class _ProgramPlan(StepPlan[StepPlacement]):
         """Upload the flags of the frontier's arcs, in the order of the rows."""
         offsets = self.placement.graph.offsets
         for part in self.placement.parts:
-            if not self._rows["out"][part.device].arcs:
+            if not self._rows["out"][part.place].arcs:
                 continue
             vertices = self.placement.numbering.vertices(part.device)
             lengths = offsets[1:][vertices] - offsets[:-1][vertices]
@@ -407,10 +426,17 @@ class _ProgramPlan(StepPlan[StepPlacement]):
         return [*numbers, *(self._first_words.get(word, 0) for word in range(len(numbers), last))]
 
     def gather(self, state: StepState, words: Array) -> None:
-        """Download the results into the state."""
+        """Download the results into the state; of several processes, those of a share of the vertices."""
         placement = self.placement
         for index, (_, dtype) in enumerate(self.code.fields):
-            fill_vertices(placement, self.arrays.field(index), dtype, state.fields[index])
+            array = self.arrays.field(index)
+            if placement.processes is None:
+                fill_vertices(placement, array, dtype, state.fields[index])
+            elif placement.vertex_count:
+                values = VertexValues(
+                    placement, array, dtype, ResultLocation(), exchange=self.exchange
+                )
+                state.fields[index] = values.begin().gather()[0]
         for index, (_, dtype) in enumerate(self.code.numbers):
             state.set_number(self.code, index, words[index : index + 1].view(dtype)[0].item())
         if self.code.has_arcs:
@@ -425,7 +451,23 @@ class _ProgramPlan(StepPlan[StepPlacement]):
             owned = bits[first : first + placement.capacity // 8]
             members = np.flatnonzero(np.unpackbits(owned, bitorder="little"))
             frontier.append(placement.vertex(part.first + members))
-        state.frontier = np.sort(np.concatenate(frontier)).astype(state.frontier.dtype)
+        vertices = np.sort(np.concatenate(frontier))
+        if placement.processes is not None:
+            vertices = np.sort(
+                _to_their_processes(placement.processes, vertices, placement.vertex_count)
+            )
+        state.frontier = vertices.astype(state.frontier.dtype)
+
+
+def _to_their_processes(processes: OtherProcesses, vertices: Array, vertex_count: int) -> Array:
+    """Send vertices to the processes that get their results; return those that this process got.
+
+    :param vertices: int64, ascending
+    """
+    begins = [vertex_count * rank // processes.count for rank in range(1, processes.count)]
+    parts = np.split(vertices, np.searchsorted(vertices, begins))
+    received = processes.exchange([part.view(np.uint8) for part in parts])
+    return np.concatenate([part.view(np.int64) for part in received])
 
 
 class ProgramExchange:

@@ -21,6 +21,7 @@ import numpy as np
 
 import godwit as gw
 from godwit.distributed import exchange, shared
+from programs import FEWEST_HOPS, GAINED, LABELS, LOST, NUMBERED, RESIDUAL, WALKS, WIDEST
 
 processes = gw.distributed.context()
 rank = processes.rank
@@ -753,42 +754,8 @@ def check_errors(folder: Path) -> None:
     expect(gw.errors.InputError, "graph on several processes", lambda: gw.triangles(graph))
 
 
-LABELS = gw.VertexProgram(
-    "labels", lambda value: value, "min", dtype="int32", initial=lambda vertices: 3 * vertices - 50
-)
-WIDEST = gw.VertexProgram(
-    "widest", lambda value, weight: 0 + min(value, weight), "max", priority=lambda value: -value
-)
-FEWEST_HOPS = gw.VertexProgram(
-    "fewest hops",
-    lambda value, weight, add: value + (int(weight) << 32) + int(add),
-    "min",
-    dtype="int64",
-    priority=lambda value: value >> 32,
-    parameters={"add": 1.0},
-)
-NUMBERED = gw.VertexProgram(
-    "numbered",
-    lambda value, vertex, degree: max(value, vertex + degree),
-    "max",
-    dtype="uint32",
-    activate=lambda value: value > 3,
-)
-RESIDUAL = gw.VertexProgram(
-    "residual",
-    lambda value, degree: 0.85 * value / degree,
-    "add",
-    initial=0.15,
-    activate=lambda value: value > 1e-12,
-    update=lambda field, value: field + value,
-    field_dtype="float64",
-)
-
-
 def check_programs(folder: Path) -> None:
     """Run vertex programs of all kinds, and compare with one process."""
-    from programs import GAINED, LOST, WALKS
-
     generator = np.random.default_rng(3)
     graphs = [
         *random_graphs(),

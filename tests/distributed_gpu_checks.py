@@ -21,6 +21,15 @@ import godwit as gw
 from godwit.distributed import gpu_processes
 from godwit.errors import InputError, RunTimeoutError
 from godwit.runtime.registry import resolve_devices
+from programs import FEWEST_HOPS, NUMBERED, RESIDUAL
+from step_programs import (
+    COMPONENTS,
+    EVERYTHING,
+    LEVELS_TURNED,
+    PUSHED,
+    start_of,
+    with_integer_weights,
+)
 
 processes = gw.distributed.context()
 
@@ -76,6 +85,43 @@ def check_betweenness(graph: gw.Graph) -> None:
                 np.testing.assert_allclose(found, expected[own], rtol=1e-9, atol=1e-12)
 
 
+def check_programs(graph: gw.Graph) -> None:
+    """Compare step programs and vertex programs with those of cores, by both ways of data."""
+    steps = [
+        (LEVELS_TURNED, TRANSPORTS),
+        (COMPONENTS, TRANSPORTS),
+        (EVERYTHING, TRANSPORTS[:1]),
+        (PUSHED["float32"], TRANSPORTS),
+    ]
+    source = graph.highest_degree_vertex()
+    vertices: list[tuple[gw.VertexProgram, dict[str, Any]]] = [
+        (FEWEST_HOPS, {"start": {source: 0}, "parameters": {"add": 2}}),
+        (NUMBERED, {}),
+        (RESIDUAL, {}),
+    ]
+    with processes.place(graph, devices="cuda") as placed:
+        own = slice(placed.vertices.start, placed.vertices.stop)
+        for program, transports in steps:
+            frontier = start_of(program, graph)
+            expected = program.run(graph, frontier, devices="cpu")
+            for gpu in transports:
+                for _ in range(2):
+                    found = program.run(placed, frontier, gpu=gpu)
+                    for name, values in expected.fields.items():
+                        np.testing.assert_array_equal(found.fields[name], values[own])
+                    assert found.numbers == expected.numbers
+                    members = np.concatenate(processes.share(found.frontier))
+                    assert members.tolist() == expected.frontier.tolist()
+        for vertex_program, options in vertices:
+            solution = gw.run(vertex_program, graph, devices="cpu", **options)
+            for gpu in TRANSPORTS:
+                part = gw.run(vertex_program, placed, gpu=gpu, **options)
+                if solution.fields is None:
+                    assert part.values.tolist() == solution.values[own].tolist()
+                else:
+                    np.testing.assert_allclose(part.fields, solution.fields[own], rtol=1e-7)
+
+
 def check_errors(*, alone: bool) -> None:
     """Check that errors and Ctrl-C reach all, and that all go on afterwards.
 
@@ -107,10 +153,12 @@ if __name__ == "__main__":
     small = gw.generate("rmat:9,seed=1").with_random_weights(1, 20, seed=1)
     check_answers(small)
     check_betweenness(small)
+    check_programs(with_integer_weights(small))
     if not shared and not is_brief:
         check_answers(gw.generate("rmat:12,weights=1..9"))
         check_answers(gw.generate("road:30x40"))
         check_betweenness(gw.generate("rmat:14"))
+        check_programs(with_integer_weights(gw.generate("rmat:12")))
         check_betweenness(gw.generate("road:30x40"))
         check_answers(gw.generate("road:30x40").with_random_weights(0.5, 2.0, seed=1))
     if not is_brief:

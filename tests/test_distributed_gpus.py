@@ -34,6 +34,7 @@ from godwit.supersteps.process_exchange import ProcessExchange
 from gpu_endpoints import COUNT, names_of
 from graphs import LENGTHS, each_graph, named_graph, with_weights_of
 from process_threads import run_processes
+from programs import FEWEST_HOPS, GAINED, LABELS, LOST, NUMBERED, RESIDUAL, WALKS, WIDEST
 from step_programs import (
     ARCS,
     COMPONENTS,
@@ -537,6 +538,110 @@ def test_what_step_programs_are_given() -> None:
 
     with emulated_gpus(2) as machine:
         assert np.concatenate(run_processes(machine, 2, run)).tolist() == expected.tolist()
+
+
+def vertex_programs(
+    graph: gw.Graph, *queries: tuple[gw.VertexProgram, dict[str, Any]], count: int = 2, **more: Any
+) -> None:
+    """Check vertex programs on several processes against cores: bit by bit, but for sums of floats."""
+
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            return [gw.run(program, placed, **query, **more) for program, query in queries]
+
+    with emulated_gpus(count) as machine:
+        parts = run_processes(machine, count, run)
+    for place, (program, query) in enumerate(queries):
+        expected = gw.run(program, graph, devices="cpu", **query)
+        values = np.concatenate([part[place].values for part in parts])
+        assert values.dtype == expected.values.dtype
+        if program is not RESIDUAL:
+            np.testing.assert_array_equal(values, expected.values, program.name)
+        if expected.fields is not None:
+            fields = np.concatenate([part[place].fields for part in parts])
+            assert fields.dtype == expected.fields.dtype
+            np.testing.assert_allclose(fields, expected.fields, rtol=1e-7)
+        assert all(part[place].statistics.processes == count for part in parts)
+
+
+def vertex_queries(graph: gw.Graph) -> list[tuple[gw.VertexProgram, dict[str, Any]]]:
+    """Return programs of all kinds, with values by vertex, arrays, parameters, limits and targets."""
+    n = graph.vertex_count
+    far = {graph.ids[n // 2]: 0, graph.ids[0]: 7}
+    masks = np.random.default_rng(3).integers(-(2**60), 2**60, n)
+    return [
+        (LABELS, {}),
+        (WIDEST, {"start": {graph.ids[0]: np.inf}}),
+        (WIDEST, {"start": far, "limit": 0.25}),
+        (FEWEST_HOPS, {"start": far, "parameters": {"add": 2}}),
+        (FEWEST_HOPS, {"start": far, "target": graph.ids[n - 1]}),
+        (NUMBERED, {"start": {graph.ids[0]: 1}}),
+        (GAINED, {"start": {graph.ids[v]: 1 << v % 60 for v in range(0, n, max(1, n // 40))}}),
+        (LOST, {"start": masks}),
+        (RESIDUAL, {}),
+    ]
+
+
+@emulates
+@each_graph
+def test_vertex_programs_of_every_graph(name: str) -> None:
+    graph = named_graph(name)
+    if not graph.vertex_count:
+        vertex_programs(graph, (LABELS, {}), (RESIDUAL, {}))
+        return
+    queries = vertex_queries(graph)
+    first = zlib.crc32(name.encode()) % len(queries)
+    vertex_programs(graph, *(queries[(first + i) % len(queries)] for i in (0, 4)))
+
+
+@emulates
+@pytest.mark.parametrize("count", [1, 3])
+def test_vertex_programs_of_all_kinds(count: int) -> None:
+    graph = gw.generate("rmat:6,seed=3").with_random_weights(0, 64, seed=1)
+    vertex_programs(graph, *vertex_queries(graph), count=count)
+    vertex_programs(graph, *vertex_queries(graph)[:2], count=count, gpu=BY_HOST)
+    generator = np.random.default_rng(3)
+    sources, targets = np.sort(generator.integers(0, 40, (2, 120)), axis=0)
+    arcs = np.compress(sources < targets, [sources, targets], axis=1)
+    ascending = gw.Graph.from_edges(*arcs, vertex_count=40)
+    vertex_programs(ascending, (WALKS, {"start": {0: 1, 20: 2}}), count=count)
+
+
+@emulates
+def test_what_vertex_programs_are_given() -> None:
+    """Arrays of a process' own vertices; errors reach all processes."""
+    around = np.arange(200)
+    cycle = gw.Graph.from_edges(around, (around + 1) % 200)
+    masks = np.random.default_rng(3).integers(-(2**60), 2**60, 200)
+    grows = gw.VertexProgram("grows", lambda value: value + 2**29, "max", dtype="int32")
+    falls = gw.VertexProgram("falls", lambda value: value - 1, "min", dtype="int64")
+    slices = ExperimentOptions(slice_s=0)
+
+    def run(processes: Processes) -> Any:
+        rank = processes.rank
+        mine = gw.VertexProgram("mine", lambda value: value + rank, "min")
+        with processes.place(cycle, devices="cuda") as placed:
+            for kind, text, program, options in (
+                (errors.ValueOverflowError, "grows", grows, {"start": {0: 0}}),
+                (errors.RunTimeoutError, "items", falls, {"start": {0: 0}, "max_items": 99}),
+                (errors.RunTimeoutError, "within", falls, {"start": {0: 0}, "timeout_s": 1e-9}),
+                (errors.ProcessError, "different arguments", mine, {"start": {0: 0}}),
+                (errors.InputError, "a vertex of start must be", LABELS, {"start": {777: 0}}),
+                (errors.InputError, "target must be", LABELS, {"target": 777}),
+                (errors.InputError, "shape", LABELS, {"start": np.zeros(7, np.int32)}),
+                (errors.InputError, "combine by min or max", RESIDUAL, {"limit": 1}),
+                (errors.InputError, "in supersteps", LABELS, {"execution": "asynchronous"}),
+                (errors.InputError, "VertexProgram", "labels", {}),
+                (errors.ProcessError, "values of start", LABELS, {"start": {7: rank}}),
+            ):
+                with pytest.raises(kind, match=text):
+                    gw.run(program, placed, **options, gpu=slices)  # type: ignore[arg-type]
+            own = slice(placed.vertices.start, placed.vertices.stop)
+            return gw.run(LOST, placed, masks[own]).values
+
+    with emulated_gpus(2) as machine:
+        found = np.concatenate(run_processes(machine, 2, run))
+    np.testing.assert_array_equal(found, gw.run(LOST, cycle, masks, devices="cpu").values)
 
 
 @emulates

@@ -42,10 +42,13 @@ def run(
     given = fields if isinstance(fields, Mapping) else {}
     kinds = sorted((repr(name), kind_of(values)) for name, values in given.items())
     same = repr(numbers), kind_of(frontier), kinds, options.gpu
-    with graph.running("StepProgram.run", _key_of(code), *same):
+    with graph.running("StepProgram.run", key_of(code), *same):
         check_end(code)
         if isinstance(fields, Mapping):
-            fields = {name: _whole(graph, name, fields[name]) for name in sorted(fields, key=repr)}
+            fields = {
+                name: whole_array(graph, f"field {name!r}", fields[name])
+                for name in sorted(fields, key=repr)
+            }
         state = initial_state(code, plain, program.declarations, fields, numbers, frontier)
         statistics = run_code_together(code, graph.steps, state, options)
         graph.processes.report(statistics)
@@ -56,18 +59,23 @@ def run(
         return DistributedStepResult(graph, values, state.numbers(code), members, statistics)
 
 
-def _whole(graph: GpuGraph, name: str, initial: Any) -> Any:
-    """Return initial values of a field for all vertices, where processes give an array of their own."""
-    if kind_of(initial) != "values":
-        return initial
-    values = as_array(initial, f"field {name!r}")
+def whole_array(graph: GpuGraph, what: str, given: Any) -> Any:
+    """Return an array of all vertices' values, if each process gives one of its own; else what is given.
+
+    All processes call it.
+
+    :param what: its name in messages
+    """
+    if kind_of(given) != "values":
+        return given
+    values = as_array(given, what)
     is_part = values.shape == (len(graph.vertices),) != (graph.vertex_count,)
     if not graph.processes.meet(int(is_part)).all():
-        return initial
+        return given
     return np.concatenate(graph.processes.share(values))
 
 
-def _key_of(code: StepCode) -> str:
+def key_of(code: StepCode) -> str:
     """Return a text that differs for programs of other operators, or of other constants in these."""
     content = Content({})
     for step in code.instructions():

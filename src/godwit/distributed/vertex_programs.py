@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph, by_id, kind_of
 from godwit.distributed.result import DistributedScores
 from godwit.dtypes import Array, frozen, id_dtype_for
@@ -68,7 +69,7 @@ class DistributedSolution(DistributedScores):
 
     def __init__(
         self,
-        graph: DistributedGraph,
+        graph: DistributedGraph | GpuGraph,
         values: Array,
         fields: Array | None,
         statistics: RunStatistics,

@@ -289,27 +289,31 @@ def run_code(
 
 
 def run_code_together(
-    code: StepCode, positions: StepPlacement, state: StepState, options: SolverOptions
-) -> RunStatistics:
+    code: StepCode, positions: StepPlacement, state: StepState, options: SolverOptions,
+    max_items: int | None = None,
+) -> RunStatistics:  # fmt: skip
     """Run a program on the GPUs of several processes, as :func:`run_code`; all of them call it alike.
 
     The state then has the values, and of the frontier the members, among the vertices whose results this
     process gets.
+
+    :param max_items: as of :class:`RunPoll`, of this process
     """
     _check_gpu_options(code, positions.devices, options.gpu)
     statistics = RunStatistics(tuple(device.name for device in positions.devices), "step program")
     devices, graph = positions.devices, positions.graph
-    _run_placed(code, graph, devices, positions, state, options, statistics)
+    _run_placed(code, graph, devices, positions, state, options, statistics, max_items)
     return statistics
 
 
 def _run_placed(
     code: StepCode, graph: Graph, devices: Sequence[Device], positions: StepPlacement | None,
     state: StepState, options: SolverOptions, statistics: RunStatistics,
+    max_items: int | None = None,
 ) -> None:  # fmt: skip
     """Run a program on devices of the CPU, or on the GPUs of a placement, and fill in statistics."""
     with statistics.phase("run"):
-        poll = RunPoll(options.timeout_s, options.progress, active())
+        poll = RunPoll(options.timeout_s, options.progress, active(), max_items=max_items)
         try:
             with poll.noting_interruptions():
                 if positions is None:

@@ -153,7 +153,7 @@ class Solution(VertexResult):
         return f"Solution({len(self.values)} vertices, {self.values.dtype}{fields})"
 
 
-@or_distributed("godwit.distributed.vertex_programs")
+@or_distributed("godwit.distributed.vertex_programs", "godwit.distributed.vertex_programs_gpus")
 def run(
     program: VertexProgram,
     graph: GraphArgument,

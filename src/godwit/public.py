@@ -156,13 +156,13 @@ class _Function(Protocol, Generic[_Parameters, _Result_co]):
 
 
 def or_distributed(
-    module: str, on_gpus: str | None = None
+    module: str, on_gpus: str
 ) -> Callable[[Callable[_Parameters, _Result]], _Function[_Parameters, _Result]]:
     """Return a decorator, like :func:`public`; a graph on processes goes to another module's function.
 
     :param module: has a function of the same name, whose parameters are some of the public one's. Imported
         on first use, as it loads Numba
-    :param on_gpus: the same, for graphs on GPUs of several processes; None: there is no such function
+    :param on_gpus: the same, for graphs on GPUs of several processes
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> _Function[_Parameters, _Result]:
@@ -176,12 +176,6 @@ def or_distributed(
             if not isinstance(graph, OnProcesses):
                 return function(*arguments, **options)
             of_graph = on_gpus if graph.on_gpus else module
-            if of_graph is None:
-                raise InputError(
-                    f"{function.__name__} does not run on GPUs of several processes: place the graph "
-                    "without devices, on the cores of the processes, or use all GPUs of a machine in one "
-                    "process"
-                )
             distributed = getattr(import_module(of_graph), function.__name__)
             takes = _parameters(distributed)
             others = [name for name in options if name in known and name not in takes]

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 class GpuGraph(OnProcesses):
     """A graph on the GPUs of the processes of one MPI run. Made by :meth:`Processes.place`.
 
-    :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank` and
-    :func:`betweenness_centrality` take one in place of a graph. All processes call them alike, and each
-    gets the values of a range of vertices. A context manager; all processes leave it together.
+    :func:`bfs`, :func:`sssp`, :func:`connected_components`, :func:`pagerank`,
+    :func:`betweenness_centrality`, :func:`run` and :meth:`StepProgram.run` take one in place of a graph.
+    All processes call them alike, and each gets the values of a range of vertices. A context manager; all
+    processes leave it together.
 
     :ivar processes: the processes
     :ivar graph: the whole graph

@@ -44,14 +44,9 @@ def not_a_graph(value: Any) -> InputError:
     """Return the error about a value that is no :class:`godwit.Graph`."""
     constructor = constructor_for(value)
     advice = "" if constructor is None else f"; {constructor} makes a graph of it"
-    if type(value).__name__ == "DistributedGraph":
+    if type(value).__name__ in ("DistributedGraph", "GpuGraph"):
         advice = (
             ", a graph on several processes, which bfs, sssp, connected_components, pagerank, "
             "betweenness_centrality, run and write take"
-        )
-    if type(value).__name__ == "GpuGraph":
-        advice = (
-            ", a graph on GPUs of several processes, which bfs, sssp, connected_components and pagerank "
-            "take"
         )
     return InputError(f"expected a godwit.Graph, got a {kind_of(value)}{advice}")

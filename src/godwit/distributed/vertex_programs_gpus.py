@@ -146,9 +146,7 @@ def _as_steps(program: VertexProgram, *, has_limit: bool) -> StepProgram:
 def _translated(program: VertexProgram, *, has_limit: bool) -> StepProgram:
     """Return a loop over supersteps, which ends when no vertex waits."""
     operators, parameters = program.operators, _parameters(program)
-    given = f"({''.join(f'{name}, ' for name in parameters)}0.0)"
-    if not parameters:
-        given = "(0.0,)"
+    given = f"({''.join(f'{name}, ' for name in [*parameters, '0.0'])})"
     reads = {
         "weight": operators.uses_weight,
         "degree": operators.uses_degree,
@@ -159,40 +157,31 @@ def _translated(program: VertexProgram, *, has_limit: bool) -> StepProgram:
     others = ", ".join(name if is_read else "0" for name, is_read in reads.items())
     worse = "limit < {}" if program.combine == "min" else "limit > {}"
 
-    def operator(function: Callable[..., Any], names: list[str], text: str) -> Callable[..., Any]:
-        """Return a function of some names that returns an expression, which may call ``function``."""
-        space: dict[str, Any] = {"function": function, "__name__": "vertex_program"}
-        exec(f"def operator({', '.join(names)}):\n    return {text}\n", space)
-        made: Callable[..., Any] = space["operator"]
-        return made
-
     message = f"function(value, {others}, {given})"
     keep = None
     waits = [] if program.activate is None else [f"function(value, {given})"]
     read = ["value", *(parameters if waits else [])]
     if has_limit:
-        keep = operator(operators.message, [*sent, "limit"], f"not {worse.format(f'({message})')}")
+        keep = _operator(operators.message, [*sent, "limit"], f"not {worse.format(f'({message})')}")
         waits.append(f"not {worse.format('value')}")
         read.append("limit")
     body: list[Step] = []
     if program.combine == "add":
         body.append(compute("value", lambda sum: sum))
     if waits:
-        body.append(filter_vertices(operator(operators.activate, read, " and ".join(waits))))
+        body.append(filter_vertices(_operator(operators.activate, read, " and ".join(waits))))
     if program.combine == "add":
         body.append(compute("sum", lambda: 0))
     if operators.update is not None:
-        updated = operator(
+        updated = _operator(
             operators.update, ["field", "value", *parameters], f"function(field, value, {given})"
         )
         body.append(compute("field", updated))
     into = _values_of(program)
     body.append(
-        advance(into, operator(operators.message, sent, message), program.combine, keep=keep)
+        advance(into, _operator(operators.message, sent, message), program.combine, keep=keep)
     )
-    fields: dict[str, Any] = {into: program.dtype, "value": (program.dtype, 0)}
-    if program.combine != "add":
-        fields["value"] = program.dtype
+    fields: dict[str, Any] = {"value": (program.dtype, 0), into: program.dtype}
     if program.field_dtype is not None:
         fields["field"] = program.field_dtype
     numbers: dict[str, Any] = dict.fromkeys(parameters, "float64")
@@ -204,3 +193,11 @@ def _translated(program: VertexProgram, *, has_limit: bool) -> StepProgram:
         numbers=numbers,
         steps=[repeat(body, until=lambda size: size == 0)],
     )
+
+
+def _operator(function: Callable[..., Any], names: list[str], text: str) -> Callable[..., Any]:
+    """Return a function of some names that returns an expression, which may call ``function``."""
+    space: dict[str, Any] = {"function": function, "__name__": "vertex_program"}
+    exec(f"def operator({', '.join(names)}):\n    return {text}\n", space)
+    made: Callable[..., Any] = space["operator"]
+    return made

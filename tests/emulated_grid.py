@@ -103,6 +103,7 @@ def emulated_gpus(
             driver.quick_calls: no_quick_calls,
             libraries.are_installed: lambda: True,
             compilation.cubin: compiler.cubin,
+            compilation.shipped: lambda *_: None,
             driver.Launch: Launch,
             driver.loaded_cupy: lambda: None,
             gpu_arrays.sort_keys: _sort_keys,

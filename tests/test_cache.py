@@ -223,7 +223,7 @@ def test_nothing_is_read_from_an_unsafe_folder_or_written_to_it(
 def test_cubins_are_kept_in_the_checked_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compilation, "_compiled", lambda *arguments: b"compiled")
+    monkeypatch.setattr(compilation, "compiled", lambda *arguments: b"compiled")
     monkeypatch.setattr(compilation, "_key", lambda *arguments: "abc")
     for mode, expected in ((0o700, b"poison"), (0o770, b"compiled")):
         monkeypatch.setattr(compilation, "_BUILT", {})

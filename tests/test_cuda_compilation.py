@@ -344,7 +344,7 @@ class TestCache:
     def test_equal_content_is_stored_once(self, cache: Path, monkeypatch: Any) -> None:
         first = cubin(SOURCE, [_adding(1)], "80")
         monkeypatch.setattr(compilation, "_BUILT", {})
-        monkeypatch.setattr(compilation, "_compiled", _unexpected)
+        monkeypatch.setattr(compilation, "compiled", _unexpected)
         assert cubin(SOURCE, [_adding(1)], "80") == first
         assert len(_stored(cache)) == 1
 
@@ -423,7 +423,7 @@ class TestCache:
         cache.parent.mkdir()
         cache.write_text("not a folder")
         first = cubin(SOURCE, [FUNCTION], "80")
-        monkeypatch.setattr(compilation, "_compiled", _unexpected)
+        monkeypatch.setattr(compilation, "compiled", _unexpected)
         assert cubin(SOURCE, [FUNCTION], "80") == first  # this process remembers
 
     def test_without_any_folder(self, monkeypatch: Any) -> None:

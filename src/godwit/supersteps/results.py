@@ -99,7 +99,7 @@ class VertexValues(Arrival):
         dtype = np.dtype(dtype)
         self._array, self._itemsize = array, dtype.itemsize
         self._exchange = exchange if isinstance(exchange, ProcessExchange) else None
-        conversion = _conversion(dtype, result_dtype, unreached)
+        conversion = conversion_of(dtype, result_dtype, unreached)
         self._placement = placement
         delivery = placement.kept(_StepDelivery)
         values, joined = [buffer.pointer for buffer in array.buffers], 0
@@ -145,7 +145,7 @@ def _joined_room(
         return 0
 
 
-def _conversion(dtype: Any, result_dtype: Any, unreached: tuple[Any, Any] | None) -> Conversion:
+def conversion_of(dtype: Any, result_dtype: Any, unreached: tuple[Any, Any] | None) -> Conversion:
     """Return the conversion of values; parameters as of :class:`VertexValues`."""
     dtype = np.dtype(dtype)
     conversion = Conversion(dtype, dtype if result_dtype is None else np.dtype(result_dtype))
@@ -166,7 +166,7 @@ def compile_delivery(
 
     Parameters as of :class:`VertexValues`.
     """
-    conversion = _conversion(dtype, result_dtype, unreached)
+    conversion = conversion_of(dtype, result_dtype, unreached)
     compile_meanwhile(placement.indexes[0], source(conversion, placement.id_dtype))
 
 

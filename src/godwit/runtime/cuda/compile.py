@@ -5,6 +5,9 @@ is stored under a hash of all that it depends on: the source, the headers that i
 with everything that they refer to, options, architecture, and the versions of all compilers. Finding it
 imports none of them. A damaged file, or a folder that cannot be used (:mod:`godwit.cache`), costs
 compilation, never an error.
+
+Kernels without operators that first queries take (:mod:`godwit.usual_kernels`) may lie compiled in the
+package, under a hash of the same but for versions: a kernel is the same whatever compiled it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import importlib.metadata
 import re
 import sys
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -40,8 +44,12 @@ ARCHITECTURES = ("80", "86", "89", "90", "100", "120")
 INCLUDE_FOLDER = Path(__file__).parents[2]
 """The package: ``#include "folder/file.cuh"`` names a file by its path in it."""
 
+SHIPPED_FOLDER = INCLUDE_FOLDER / "cubins"
+"""Compiled kernels that came with the package (hatch_build.py), if any did."""
+
 # Contraction (a * b + c in one rounding) is off: floating-point results shall equal the CPU's.
-_COMPILER_OPTIONS = ("-std=c++17", "-lineinfo", "-fmad=false")
+_COMPILER_OPTIONS = ("-std=c++17", "-fmad=false")
+_LINE_NUMBERS = "-lineinfo"  # for profilers and sanitizers; it names files of this machine
 _LINKER_OPTIONS = ("-lto", "-O3", "-lineinfo", "-fma=0")
 
 # Distributions that cubins depend on, under CUDA 13's and CUDA 12's names.
@@ -56,6 +64,7 @@ _C_TYPES = {
 }  # fmt: skip
 
 _BUILT: dict[str, bytes] = {}  # cubins of this process, by key
+_REFUSED = threading.Event()  # the driver does not take the package's cubins
 _LOCKS: dict[str, threading.Lock] = {}
 _COMPILING = threading.Lock()  # held by the thread whose program NVRTC compiles in this process
 _thread = threading.local()  # is_first: this thread holds the lock since before it began
@@ -121,6 +130,8 @@ def compile_meanwhile(index: int, source: str) -> None:
 @lru_cache(maxsize=256)
 def compile_for(architecture: str, source: str) -> None:
     """Do what :func:`compile_meanwhile` does, for an architecture such as ``"90"``."""
+    if shipped(source, architecture) is not None:
+        return
     is_first = _COMPILING.acquire(blocking=False)
 
     def compile_source() -> None:
@@ -137,7 +148,37 @@ def compile_for(architecture: str, source: str) -> None:
 
 @lru_cache(maxsize=256)
 def _loaded_source(index: int, source: str) -> Module:
-    return load_cubin(index, cubin(source, (), _architecture(index)))
+    architecture = _architecture(index)
+    code = shipped(source, architecture)
+    if code is not None:
+        try:
+            return load_cubin(index, code)
+        except DeviceError:  # this driver is older than the compiler
+            _REFUSED.set()
+    return load_cubin(index, cubin(source, (), architecture))
+
+
+def shipped(source: str, architecture: str) -> bytes | None:
+    """Return the cubin of a source without operators that came with the package; None if none did.
+
+    None, too, once the driver has refused one: it would refuse the others.
+    """
+    return None if _REFUSED.is_set() else _shipped(source, architecture)
+
+
+@lru_cache(maxsize=64)
+def _shipped(source: str, architecture: str) -> bytes | None:
+    if not SHIPPED_FOLDER.is_dir():
+        return None
+    with suppress(OSError, zlib.error):
+        return zlib.decompress((SHIPPED_FOLDER / shipped_name(source, architecture)).read_bytes())
+    return None
+
+
+def shipped_name(source: str, architecture: str) -> str:
+    """Return the name of the file in which the package has the cubin of a source, without line numbers and
+    compressed by zlib."""
+    return f"{_key(source, (), architecture, (), versions=())}.cubin.z"
 
 
 @lru_cache(maxsize=256)
@@ -163,7 +204,8 @@ def cubin(
     :raises DeviceError: a library is missing, or too old for the architecture or for another library
     :raises GodwitError: the source is wrong; the compiler's log is attached as a note
     """
-    key = _key(source, functions, architecture, options)
+    options = (_LINE_NUMBERS, *options)
+    key = _key(source, functions, architecture, options, _versions())
     with _LOCKS.setdefault(key, threading.Lock()):  # one thread compiles, the others wait for it
         code = _BUILT.get(key)
         if code is None:
@@ -171,17 +213,21 @@ def cubin(
             code = cache.load(*names)
             if code is None:
                 with compiling():
-                    code = _compiled(source, functions, architecture, options)
+                    code = compiled(source, functions, architecture, options)
                 cache.store(code, *names)
             _BUILT[key] = code
     return code
 
 
 def _key(
-    source: str, functions: Sequence[DeviceFunction], architecture: str, options: Sequence[str]
+    source: str,
+    functions: Sequence[DeviceFunction],
+    architecture: str,
+    options: Sequence[str],
+    versions: Sequence[str],
 ) -> str:
     content = Content({})
-    content.add(repr((_versions(), architecture, tuple(options))))
+    content.add(repr((tuple(versions), architecture, tuple(options))))
     content.add(repr((_COMPILER_OPTIONS, _LINKER_OPTIONS)))
     content.add(source)
     for name, text in sorted(_included(source, {}).items()):
@@ -234,9 +280,10 @@ def _version(names: Sequence[str]) -> str:
     return " ".join(versions)
 
 
-def _compiled(
+def compiled(
     source: str, functions: Sequence[DeviceFunction], architecture: str, options: Sequence[str]
 ) -> bytes:
+    """Compile kernels to a cubin, which is not kept; parameters and errors as of :func:`cubin`."""
     _check_architecture(architecture)
     if not functions:
         return _nvrtc(source, architecture, options, link_later=False)

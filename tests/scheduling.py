@@ -2,9 +2,8 @@
 
 Tests of one file stay together, in order: what one of them has compiled the next finds in memory. Of
 the files in `SPREAD`, whose tests are long and compile nothing, each test goes where a process is
-idle; being the smallest groups they come last, and fill the gap at the end. Tests that need a GPU are
-a group, so that one process at a time works on it. The group that takes longest begins first: otherwise
-it ends long after the others.
+idle. Tests that need a GPU are a group, so that one process at a time works on it. The groups that take
+longest begin first, and those with few tests come last: otherwise one would end long after the others.
 """
 
 from __future__ import annotations
@@ -15,8 +14,20 @@ from xdist.scheduler import LoadGroupScheduling
 
 from godwit import config
 
-SPREAD = {"tests/test_worker_model.py", "tests/test_shared_memory_model.py"}
-LONGEST = "mpi"  # the group of tests/test_distributed.py, whose tests each start several processes
+SPREAD = {
+    "tests/test_networkx_suite.py", "tests/test_shared_memory_model.py",
+    "tests/test_worker_model.py",
+}  # fmt: skip
+LONGEST = (  # each takes more than some 15 seconds of a core; mpi is tests/test_distributed.py
+    "mpi", "tests/test_networkx_suite.py", "tests/test_step_programs.py",
+    "tests/test_step_programs_gpu.py", "tests/test_cli.py", "tests/test_package.py",
+    "tests/test_distances_gpu.py", "tests/test_power_iterations_gpu.py", "tests/test_pagerank.py",
+    "tests/test_vertex_program.py", "tests/test_cuda_kernels.py", "tests/test_duplication.py",
+    "tests/test_distributed_gpus.py", "tests/test_operator_faults.py", "tests/test_schedules.py",
+    "tests/test_no_peers.py", "tests/test_kernel.py", "tests/test_sssp_cpu.py",
+    "tests/test_sssp_steps.py", "tests/test_execution.py", "tests/test_cache.py",
+    "tests/test_truss.py",
+)  # fmt: skip
 MOST_PROCESSES = 4  # each has threads of its own, and compiles what it is the first to meet
 
 
@@ -29,9 +40,15 @@ class FileScheduling(LoadGroupScheduling):
         return group if group != nodeid or file in SPREAD else file
 
     def _assign_work_unit(self, node: Any) -> None:
-        if LONGEST in self.workqueue:
-            self.workqueue.move_to_end(LONGEST, last=False)
+        first = min(self.workqueue, key=_begins)  # of the others, which follow each other by size
+        self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
+
+
+def _begins(group: str) -> int:
+    """Return the place of a group among those that take longest; behind them if it is none of them."""
+    name = group.partition("::")[0]
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def process_count(arguments: list[str]) -> int:

@@ -37,10 +37,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Compilers make millions of objects that live on; by default Python looks through them again and again.
 gc.set_threshold(20_000, 10, 10)
 
-Cover = Literal["pairs", "values", "few graphs"]
+Cover = Literal["pairs", "values", "few graphs", "32-bit graphs"]
 """Which parameters of a test run without ``--all``: as many as it takes for each pair of values of two
 parameters to occur, or for each value; with few graphs, likewise each value, but of the graphs those of
-:data:`FEW_GRAPHS` alone."""
+:data:`FEW_GRAPHS` alone; with 32-bit graphs, those of them whose ids are of 32 bits: others would compile
+the test's programs again, and the file tests 64 bits elsewhere."""
 
 FEW_GRAPHS = (
     "empty", "one self-loop", "star from its last vertex", "parallel edges and self-loops",
@@ -57,8 +58,10 @@ COVERS: dict[str, Cover] = {
     "test_cli.py::test_every_division_gives_the_same": "values",
     "test_cli.py::test_real_road_network": "values",
     "test_cli.py::test_what_is_closed_is_not_written_to": "values",
-    "test_closeness.py": "values",
+    "test_closeness.py": "few graphs",
     "test_communication.py": "values",
+    "test_communities_gpu.py": "few graphs",
+    "test_communities_levels_gpu.py": "few graphs",
     "test_components.py": "values",
     "test_components_gpu.py": "few graphs",
     "test_components_tiles.py": "few graphs",
@@ -73,27 +76,35 @@ COVERS: dict[str, Cover] = {
     "test_filter_pretended.py": "values",
     "test_filtering.py::test_dataflow_over_gpus": "values",
     "test_filtering.py::test_threads_set_aside_and_share_large_pieces": "pairs",
+    "test_gpu_results.py": "pairs",
     "test_greedy.py": "few graphs",
     "test_ids_as_names.py::test_are_by_id": "values",
     "test_layout.py": "values",
     "test_no_peers.py": "few graphs",
-    "test_pagerank.py": "values",
+    "test_pagerank.py": "few graphs",
     "test_pagerank_gpu.py": "few graphs",
     "test_power_iterations_gpu.py": "few graphs",
     "test_partition.py": "values",
     "test_paths.py": "values",
     "test_predecessors.py": "values",
+    "test_predecessors_gpu.py": "few graphs",
     "test_result_verification.py": "values",
-    "test_schedules.py": "values",
+    "test_schedules.py": "few graphs",
     "test_segments_pretended.py": "pairs",
     "test_step_placement.py": "values",
     "test_step_programs.py": "few graphs",
+    "test_step_programs.py::test_colours_are_those_of_the_serial_loop": "32-bit graphs",
+    "test_step_programs.py::test_components_by_pointer_jumping": "32-bit graphs",
+    "test_step_programs.py::test_core_numbers": "32-bit graphs",
+    "test_step_programs.py::test_levels_and_lengths_are_those_of_other_algorithms": "32-bit graphs",
     "test_step_programs_gpu.py": "few graphs",
     "test_streamed_components.py": "values",
     "test_streamed_components_gpu.py": "few graphs",
     "test_streamed_text.py": "values",
     "test_text_writing.py": "values",
+    "test_tiled_sums.py": "few graphs",
     "test_trace.py": "values",
+    "test_truss_gpu.py": "few graphs",
     "test_vertex_program.py": "values",
     "test_weighted_betweenness.py": "few graphs",
     "test_worklist_stress.py": "values",
@@ -167,8 +178,9 @@ def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
     is_parametrized = len(items) > 1 and hasattr(first, "callspec")
     if cover is None or not is_parametrized or first.get_closest_marker("gpu") is not None:
         return items
-    if cover == "few graphs":
-        graphs = [item for item in items if item.callspec.params.get("name") in FEW_GRAPHS]  # type: ignore[attr-defined]
+    if cover in ("few graphs", "32-bit graphs"):
+        names = FEW_GRAPHS if cover == "few graphs" else set(FEW_GRAPHS) - {"64-bit ids"}
+        graphs = [item for item in items if item.callspec.params.get("name") in names]  # type: ignore[attr-defined]
         items = graphs or items
     return _covering(items, 2 if cover == "pairs" else 1)
 

@@ -21,8 +21,10 @@ import numpy as np
 
 import godwit as gw
 from godwit.distributed import exchange, shared
+from godwit.distributed import processes as waiting
 from programs import FEWEST_HOPS, GAINED, LABELS, LOST, NUMBERED, RESIDUAL, WALKS, WIDEST
 
+waiting._PATIENT_S = 2e-4  # of processes, there are more than cores: those that wait leave these
 processes = gw.distributed.context()
 rank = processes.rank
 is_first = rank == 0

@@ -243,7 +243,7 @@ def test_a_folder_of_our_own_says_how_to_close_it(folder: Path) -> None:
     assert cache.usable_folder() == folder
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o002, 0o077])
+@pytest.mark.parametrize("mask", [0o000, pytest.param(0o002, marks=pytest.mark.thorough), 0o077])
 def test_what_is_made_is_closed_to_others(tmp_path: Path, mask: int) -> None:
     script = (
         f"import os; os.umask({mask}); from godwit.runtime.cpu.compile import Kernel;"

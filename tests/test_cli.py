@@ -945,10 +945,10 @@ class TestProcess:
     @pytest.mark.parametrize(
         "arguments",
         [
-            "bfs path:100000 -s 0",
+            pytest.param("bfs path:100000 -s 0", marks=pytest.mark.thorough),
             "bfs path:100000 -s 0 --json",
             "bfs path:100000 -s 0 -o - -q",
-            "--help",
+            pytest.param("--help", marks=pytest.mark.thorough),
             "bfs --help",
         ],
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import godwit as gw
@@ -84,6 +85,7 @@ def check_sums(graph: Graph, devices: Any, vertices: Any = None, **settings: Any
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shallow", [False, True])
 @given(data=st.data())
+@examples(max_examples=examples().max_examples // 2)
 def test_any_graph(gpus: Machine, weighted: bool, shallow: bool, data: st.DataObject) -> None:
     graph = data.draw(graphs(min_vertices=1, weighted=weighted))
     some = st.lists(st.integers(0, graph.vertex_count - 1), min_size=1, max_size=5)
@@ -113,6 +115,7 @@ def contracting(most_neighbours: int = 32) -> Iterator[None]:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("most_neighbours", [0, 2, 32])
 @given(data=st.data())
+@examples(max_examples=examples().max_examples // 4)
 def test_any_contracted_graph(
     gpus: Machine, weighted: bool, most_neighbours: int, data: st.DataObject
 ) -> None:

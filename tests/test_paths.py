@@ -44,7 +44,7 @@ def test_zoo(algorithm: str, name: str, devices: Any) -> None:
 
 
 @given(data=st.data(), graph=graphs(min_vertices=1))
-@settings(max_examples=150)
+@settings(max_examples=4 * settings().max_examples)
 def test_any_graph_devices_and_partition(data: st.DataObject, graph: gw.Graph) -> None:
     algorithm = data.draw(st.sampled_from(list(ALGORITHMS)))
     devices = data.draw(st.sampled_from(DEVICES))

@@ -168,7 +168,10 @@ def test_the_verifier_finds_a_wrong_number(graph: Graph, data: st.DataObject) ->
         gw.verify_truss_number(graph, wrong)
 
 
-@pytest.mark.parametrize("name", ["rome-roads", "as-caida20071105", "PGPgiantcompo"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("rome-roads", marks=pytest.mark.thorough), "as-caida20071105", "PGPgiantcompo"],
+)
 def test_real_graphs_are_verified(name: str) -> None:
     files = sorted(DATA.glob(f"{name}.*"))
     if not files:

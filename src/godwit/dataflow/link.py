@@ -403,7 +403,7 @@ class Link:
         self._offer_to(route, message, numbers)
 
     def _route_of(self, message: Message, number: int) -> tuple[list[list[Receiver]], float]:
-        """Return groups of receivers, one of each of which gets a segment, and its priority."""
+        """Return groups of receivers, in each of which one gets the segment, and the segment's priority."""
         router = self._router
         assert router is not None
         groups, priority = self._fixed_route, None

@@ -55,7 +55,7 @@ READY: Event = _Ready()
 
 
 def latest(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the events that stand for all of some: of those recorded in one stream, the last.
+    """Return the fewest events after which all given ones are done: in each stream, the last recorded.
 
     An event of a stream has its ``stream`` and two numbers of a counter: ``begun``, taken before it was
     recorded, and ``recorded``, taken afterwards. Invariant: an event is done when another one is whose

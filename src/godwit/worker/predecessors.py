@@ -251,7 +251,7 @@ def _tight_arcs(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, weights: Any, values: Any,
     state: Any, parameters: Any, kinds: Any, candidates: Any,
 ) -> None:  # fmt: skip
-    """Note tight arcs to open vertices, and apply rule 1."""
+    """Note tight arcs to open vertices, and offer the smallest source to each (rule 1)."""
     while True:
         begin, end = next_range(control, _CHUNK, offsets.size - 1)
         if begin == end:
@@ -283,7 +283,7 @@ def _tight_arcs(
 
 
 def _tight_arcs_of(program: VertexProgram, *, weighted: bool) -> Kernel:
-    """Return the pass of rule 1 with the program's operators, made once."""
+    """Return the kernel that notes tight arcs, with the program's operators, made once."""
     operators = program.operators
     key = ("predecessors", weighted)
     made: Kernel | None = operators.compiled.get(key)

@@ -127,7 +127,7 @@ class _GreedyPlan(OneGpuPlan):
         self.lay_out()
 
     def put_in_order(self, seed: int) -> float:
-        """Upload the order of a seed, unless it is there; return the seconds that it took."""
+        """Upload the order of vertices that a seed gives, if another is there; return the seconds taken."""
         begin = perf_counter()
         seeds = self.placement.kept(_seeds)
         if seeds.get(self._kind) == seed:

@@ -229,7 +229,7 @@ class _Endpoint:
         return self._word("open")
 
     def settle_ties(self, sources: Array) -> bool:
-        """Apply rule 2; return False if it takes more rounds than :data:`MOST_ROUNDS`."""
+        """Settle ties by rounds (rule 2); return False if these are more than :data:`MOST_ROUNDS`."""
         arguments, index = self.arguments, self.part.index
         with ExitStack() as stack:
             arguments["rounds"] = _scratch(stack, index, 4 * self.count).pointer

@@ -261,7 +261,7 @@ class _Search:
         self.before = np.full(len(distance), -1, ids)
 
     def pull(self, sources: list[int]) -> None:
-        """Apply rule 1 along in-arcs."""
+        """Find each vertex's smallest tight source of lesser distance (rule 1) among its in-arcs."""
         rows = self._graph.in_rows
         alone = self._unit and len(sources) == 1  # before the vertices of level 1 is the source
         slot = np.empty(len(self._distance), rows.targets.dtype)
@@ -277,7 +277,7 @@ class _Search:
             self.before[self._distance == 1] = sources[0]
 
     def push(self) -> None:
-        """Apply rule 1 along out-arcs."""
+        """Offer sources to the farther targets of tight out-arcs; the smallest stays (rule 1)."""
         rows, n = self._graph.rows, len(self._distance)
         number = np.empty(rows.halo.slots, rows.targets.dtype)
         self._team(
@@ -292,7 +292,7 @@ class _Search:
         np.minimum.at(candidates, vertices, candidates_of(offered))
 
     def finish_ties(self, sources: list[int]) -> None:
-        """Apply rule 2."""
+        """Settle by rounds the vertices whose tight arcs all come from equal distances (rule 2)."""
         n, rows = len(self._distance), self._graph.rows
         is_open = (self._distance != self._unreached) & (self.before < 0)
         own = [source - self._first for source in sources if source in self._graph.vertices]

@@ -138,7 +138,10 @@ def push(
     rank: int, size: int, control: Any, offsets: Any, targets: Any, lengths: Any, distance: Any,
     unreached: Any, candidates: Any, unit: bool,
 ) -> int:  # fmt: skip
-    """Apply rule 1 along out-arcs; return the number of reached vertices of a part without predecessor."""
+    """Offer sources to the targets of tight out-arcs of greater distance; the smallest stays (rule 1).
+
+    Return the number of reached vertices of this thread's part without predecessor.
+    """
     n = offsets.size - 1
     number = distance.dtype.type
     _fill(rank, size, candidates)
@@ -168,7 +171,9 @@ def pull(
     in_targets: Any, lengths: Any, distance: Any, unreached: Any, candidates: Any, sources: Any,
     unit: bool, nearest: int, ascending: bool,
 ) -> int:  # fmt: skip
-    """Apply rule 1 along in-arcs; return the number of reached vertices of a part without predecessor.
+    """Find each vertex's smallest tight source of lesser distance (rule 1) among its in-arcs.
+
+    Return the number of reached vertices of this thread's part without predecessor.
 
     After a BFS the sources push to their neighbours, which would search long rows for just that vertex.
 
@@ -212,7 +217,7 @@ def pull(
 
 
 def finish_ties(graph: Graph, distance: Array, predecessor: Array, sources: Array) -> None:
-    """Apply rule 2.
+    """Settle by rounds the vertices whose tight arcs all come from equal distances (rule 2).
 
     :param predecessor: (n) by rule 1, or by rule 1 and some rounds of rule 2; -1 for reached vertices that
         have none yet, which get theirs here

@@ -208,7 +208,7 @@ def pop_bin(bins: Any, bin_number: int) -> tuple[int, Any]:
 
 
 def peek_key(bins: Any, bin_number: int, ahead: int) -> int:
-    """Return the key of the item ``ahead`` of the first in a bin that is not empty, for prefetching.
+    """Return the key of the item ``ahead`` places behind the first of a non-empty bin, to prefetch it.
 
     If the first chunk has fewer items, it is the key of the last one there.
     """

@@ -34,10 +34,11 @@ SERIAL_ARCS = 1 << 22
 _BRIEF_WORK = 100_000
 """Vertices and arcs of a level below which all of its rounds together take a few milliseconds."""
 MOST_ROUNDS = 32
-_LAST_MOVES, _LAST_MOVES_UPWARD, _LAST_MOVES_AGAIN = 256, 64, 8
+_LAST_MOVES, _LAST_MOVES_UPWARD, _LAST_MOVES_VAST, _LAST_MOVES_AGAIN = 256, 64, 32, 8
 """A round in which no more than a 256th of the vertices move is the last one of a level; on the way up
-a 64th of those of a large level, which move once more on the way down, and an eighth where another
-iteration follows."""
+a 64th of those of a large level, which move once more on the way down, a 32nd of those of one with more
+than VAST_VERTICES, and an eighth where another iteration follows."""
+_VAST_VERTICES = 1 << 20
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
 _SMALL_GRAPH_ARCS = 1 << 21
@@ -501,7 +502,9 @@ def enough_moves(vertices: int, *, upward: bool = False, again: bool = False) ->
     """
     if not upward or vertices <= SMALL_VERTICES:
         return vertices // _LAST_MOVES
-    return vertices // (_LAST_MOVES_AGAIN if again else _LAST_MOVES_UPWARD)
+    if again:
+        return vertices // _LAST_MOVES_AGAIN
+    return vertices // (_LAST_MOVES_VAST if vertices > _VAST_VERTICES else _LAST_MOVES_UPWARD)
 
 
 def class_count(vertices: int, arcs: int, most: int) -> int:

@@ -332,23 +332,31 @@ struct Aggregation : Level {
         const bool is_there = joined.arcs > 0 && joined.arcs <= LIST_ARCS;
         u32 end = first;
         if (is_there) {
-            u32 next = joined.member;
-            for (u32 place = joined.place; place < joined.last; place++) {
-                const RowArcs row = row_of(next);
-                if (place + 1 < joined.last) next = arguments.members[place + 1];
-                for (u64 base = 0; base < row.arcs; base += BATCH) {
-                    u32 d[BATCH];
-                    Sum weight[BATCH];
+            constexpr u32 PAIR = 2 * BATCH;  // arcs of two members, whose loads overlap
+            u32 next[2] = {joined.member, 0};
+            if (joined.place + 1 < joined.last) next[1] = arguments.members[joined.place + 1];
+            for (u32 place = joined.place; place < joined.last; place += 2) {
+                RowArcs row[2] = {row_of(next[0]), {0, 0, 0, 0}};
+                if (place + 1 < joined.last) row[1] = row_of(next[1]);
 #pragma unroll
-                    for (u32 i = 0; i < BATCH; i++) {
+                for (u32 i = 0; i < 2; i++)
+                    if (place + 2 + i < joined.last) next[i] = arguments.members[place + 2 + i];
+                const u64 longest = max(row[0].arcs, row[1].arcs);
+                for (u64 base = 0; base < longest; base += BATCH) {
+                    u32 d[PAIR];
+                    Sum weight[PAIR];
+#pragma unroll
+                    for (u32 i = 0; i < PAIR; i++) {
+                        const u64 number = base + i % BATCH;
                         d[i] = 0;
                         weight[i] = 0;
-                        if (base + i < row.arcs) d[i] = thread_arc(row, base + i, weight[i]);
+                        if (number < row[i / BATCH].arcs)
+                            d[i] = thread_arc(row[i / BATCH], number, weight[i]);
                     }
 #pragma unroll
-                    for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
+                    for (u32 i = 0; i < PAIR; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
 #pragma unroll
-                    for (u32 i = 0; i < BATCH; i++) {
+                    for (u32 i = 0; i < PAIR; i++) {
                         if (d[i] == c) continue;
                         u32 slot = first;
                         while (slot < end && table.keys[slot] != d[i]) slot += WARP;

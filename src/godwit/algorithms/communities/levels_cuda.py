@@ -433,7 +433,7 @@ class GpuSteps:
         self._arguments["factor"] = self._factor * scale
         if upward:  # they are counted next
             self._group(parts=False)
-        enough = enough_moves(level.vertex_count, upward=upward, again=again)
+        enough = enough_moves(level.vertex_count, level.bound, upward=upward, again=again)
         state = self._moves(MOST_ROUNDS, enough, groups=upward)
         self.rounds += int(state[Word.ROUND])
         if upward:

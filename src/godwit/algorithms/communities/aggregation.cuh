@@ -31,9 +31,13 @@ struct Aggregation : Level {
         return amount;
     }
 
-    // Slots of a table with a slot for each vertex that has arcs.
+    // Dense numbers, of the next level's vertices that have arcs.
+    __device__ __forceinline__ u32 dense_count() const {
+        return static_cast<u32>(load_relaxed(&arguments.counters->places) >> 32);
+    }
+    // Slots of a table with a slot for each of them.
     __device__ __forceinline__ u32 dense_slots() const {
-        return (load_relaxed(&arguments.counters->dense) + WARP - 1) / WARP * WARP;
+        return (dense_count() + WARP - 1) / WARP * WARP;
     }
 
     __device__ __forceinline__ void team_mark() const {
@@ -88,56 +92,85 @@ struct Aggregation : Level {
         if (team.thread() == 0) {
             LevelCounters &counters = *arguments.counters;
             counters.bigs = counters.arcs = counters.longest = counters.chunks = 0;
-            counters.members = counters.blocks = counters.groups = 0;
-            counters.huge = counters.big_members = 0;
-            counters.dense = MOST_HUGE;
+            counters.blocks = counters.groups = counters.huge = counters.big_members = 0;
+            counters.places = u64{MOST_HUGE} << 32;
         }
     }
     __device__ __forceinline__ void team_count_members() const {
-        team_each(arguments.count, [&](u32 v) {
-            const u32 c = arguments.number[arguments.group[v]];
-            arguments.map[v] = c;
-            const u64 arcs = row_of(v).arcs;
-            if (arcs == 0) return;
-            atomicAdd(arguments.member_counts + c, 1u);
-            atomicAdd(arguments.room + c, arcs);
+        team_each_batch(arguments.count, [&](const u32(&v)[BATCH], const bool (&there)[BATCH]) {
+            u32 c[BATCH];
+            u64 arcs[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                c[i] = arguments.number[arguments.group[v[i]]];
+                arcs[i] = row_of(v[i]).arcs;
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                if (!there[i]) continue;
+                arguments.map[v[i]] = c[i];
+                if (arcs[i] == 0) continue;
+                atomicAdd(arguments.member_counts + c[i], 1u);
+                atomicAdd(arguments.room + c[i], arcs[i]);
+            }
         });
     }
 
+    // A warp takes places for several times 32 vertices at once: all warps wait for one word.
     __device__ __forceinline__ void team_lay_out() const {
         LevelCounters &counters = *arguments.counters;
+        const u32 below = (1u << lane_id()) - 1, count = arguments.above_count;
         u64 bound = 0;
-        team_each_lane(arguments.above_count, [&](u32 c, bool is_there) {
-            const u64 arcs = is_there ? arguments.room[c] : 0;
-            const bool is_big = is_long(arcs);
-            u32 place = NO_LABEL;
-            if (is_big && slots_for(arcs) >= arguments.above_count + MOST_HUGE + WARP)
-                place = atomicAdd(&counters.huge, 1u);
-            const bool is_huge = place < MOST_HUGE;
-            __syncwarp();
-            const u32 other =
-                warp_place(&counters.dense, __ballot_sync(FULL_WARP, arcs > 0 && !is_huge));
-            if (!is_huge) place = other;
-            if (arcs > 0) {
-                arguments.dense[c] = place;
-                arguments.sparse[place] = c;
+        for (u64 base = team.warp() * BATCH * WARP; base < count;
+             base += team.warps() * BATCH * WARP) {
+            u64 arcs[BATCH];
+            u32 place[BATCH], members[BATCH];  // places of members behind those of others
+            bool is_huge[BATCH];
+            u64 taken = 0;
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u64 c = base + i * WARP + lane_id();
+                arcs[i] = c < count ? arguments.room[c] : 0;
+                members[i] = arcs[i] > 0 && !is_long(arcs[i]) ? arguments.member_counts[c] : 0;
             }
-            const u32 members = arcs > 0 && !is_big ? arguments.member_counts[c] : 0;
-            const u32 up_to = warp_sum_up_to(members);
-            u32 first = 0;
-            if (lane_id() == WARP - 1) first = atomicAdd(&counters.members, up_to);
-            first = __shfl_sync(FULL_WARP, first, WARP - 1);
-            const bool is_large = arcs > WARP_ARCS && !is_big;
-            const bool is_of_group = is_large && arcs <= group_warps() * WARP_ARCS;
-            warp_append(&counters.blocks, arguments.block_list, is_large && !is_of_group, c);
-            const u32 number = warp_place(&counters.groups, __ballot_sync(FULL_WARP, is_of_group));
-            if (is_of_group) arguments.block_list[arguments.above_count - 1 - number] = c;
-            if (!is_there) return;
-            arguments.member_ends[c] = first + up_to - members;
-            arguments.above_begins[c] = arguments.above_ends[c] = 0;
-            bound += arcs;
-        });
-        __syncwarp();
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                place[i] = NO_LABEL;
+                if (is_long(arcs[i]) && slots_for(arcs[i]) >= count + MOST_HUGE + WARP)
+                    place[i] = atomicAdd(&counters.huge, 1u);
+                is_huge[i] = place[i] < MOST_HUGE;
+                __syncwarp();
+                const u32 votes = __ballot_sync(FULL_WARP, arcs[i] > 0 && !is_huge[i]);
+                const u32 up_to = warp_sum_up_to(members[i]);
+                if (!is_huge[i]) place[i] = static_cast<u32>(taken >> 32) + __popc(votes & below);
+                members[i] = static_cast<u32>(taken) + up_to - members[i];
+                taken +=
+                    static_cast<u64>(__popc(votes)) << 32 | __shfl_sync(FULL_WARP, up_to, WARP - 1);
+            }
+            u64 first = 0;
+            if (lane_id() == 0 && taken) first = atomicAdd(&counters.places, taken);
+            first = __shfl_sync(FULL_WARP, first, 0);
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u32 c = static_cast<u32>(base) + i * WARP + lane_id();
+                if (!is_huge[i]) place[i] += static_cast<u32>(first >> 32);
+                if (arcs[i] > 0) {
+                    arguments.dense[c] = place[i];
+                    arguments.sparse[place[i]] = c;
+                }
+                const bool is_large = arcs[i] > WARP_ARCS && !is_long(arcs[i]);
+                const bool is_of_group = is_large && arcs[i] <= group_warps() * WARP_ARCS;
+                warp_append(&counters.blocks, arguments.block_list, is_large && !is_of_group, c);
+                const u32 number =
+                    warp_place(&counters.groups, __ballot_sync(FULL_WARP, is_of_group));
+                if (is_of_group) arguments.block_list[count - 1 - number] = c;
+                if (base + i * WARP + lane_id() >= count) continue;
+                arguments.member_ends[c] = static_cast<u32>(first) + members[i];
+                arguments.above_begins[c] = arguments.above_ends[c] = 0;
+                bound += arcs[i];
+            }
+            __syncwarp();
+        }
         warp_count(block, BOUND, bound);
     }
     // The rows of the largest begin where there is room for all that they may have.
@@ -162,12 +195,26 @@ struct Aggregation : Level {
     }
 
     __device__ __forceinline__ void team_list_members() const {
-        team_each(arguments.count, [&](u32 v) {
-            const u32 c = arguments.map[v];
-            if (row_of(v).arcs == 0) return;
-            u32 *end = arguments.member_ends + c;
-            if (is_long(arguments.room[c])) end = &arguments.bigs[*end].member_end;
-            arguments.members[atomicAdd(end, 1u)] = v;
+        team_each_batch(arguments.count, [&](const u32(&v)[BATCH], const bool (&there)[BATCH]) {
+            u32 c[BATCH], place[BATCH];
+            bool counts[BATCH], is_big[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                c[i] = arguments.map[v[i]];
+                counts[i] = there[i] && row_of(v[i]).arcs > 0;
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) is_big[i] = counts[i] && is_long(arguments.room[c[i]]);
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                if (!counts[i]) continue;
+                u32 *end = arguments.member_ends + c[i];
+                if (is_big[i]) end = &arguments.bigs[*end].member_end;
+                place[i] = atomicAdd(end, 1u);
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (counts[i]) arguments.members[place[i]] = v[i];
         });
         const u64 slots = arguments.counters->bigs & ((1ull << BIG_SLOT_BITS) - 1);
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
@@ -252,29 +299,64 @@ struct Aggregation : Level {
         }
         __syncwarp();
     }
+    // What joins communities, one for each lane, loads in advance: what is a community's own, then a member.
+    struct Joined {
+        u32 c;
+        u32 arcs;  // 0: there is none; at most 2^32 - 1
+        u32 place;
+        u32 last;    // of the places of its members
+        u32 member;  // the first
+    };
+    __device__ __forceinline__ void lane_find(Joined &joined, u64 number, u64 count) const {
+        joined.c = number < count ? arguments.sparse[MOST_HUGE + number] : NO_LABEL;
+    }
+    __device__ __forceinline__ void lane_find_places(Joined &joined) const {
+        joined.arcs = joined.place = joined.last = 0;
+        if (joined.c == NO_LABEL) return;
+        joined.arcs = static_cast<u32>(min(arguments.room[joined.c], u64{NO_LABEL}));
+        joined.last = arguments.member_ends[joined.c];
+        joined.place = arguments.member_counts[joined.c];
+    }
+    __device__ __forceinline__ void lane_find_member(Joined &joined) const {
+        joined.place = joined.last - joined.place;
+        joined.member = 0;
+        if (joined.arcs > 0 && joined.arcs <= LIST_ARCS)
+            joined.member = arguments.members[joined.place];
+    }
+
     // Communities with few arcs, one for each lane, which has every 32nd slot of its warp's table, as a list. All
-    // lanes come, with false if they have none.
-    __device__ __forceinline__ void warp_join_tiny(const SumTable &table, u32 c,
-                                                   bool is_there) const {
-        const u32 first = lane_id();
+    // lanes come, with others if they have none.
+    __device__ __forceinline__ void warp_join_tiny(const SumTable &table,
+                                                   const Joined &joined) const {
+        const u32 first = lane_id(), c = joined.c;
+        const bool is_there = joined.arcs > 0 && joined.arcs <= LIST_ARCS;
         u32 end = first;
         if (is_there) {
-            const u32 last = arguments.member_ends[c];
-            for (u32 place = last - arguments.member_counts[c]; place < last; place++) {
-                const RowArcs row = row_of(arguments.members[place]);
-                for (u64 base = 0; base < row.arcs; base += BATCH) {
-                    u32 d[BATCH];
-                    Sum weight[BATCH];
+            constexpr u32 PAIR = 2 * BATCH;  // arcs of two members, whose loads overlap
+            u32 next[2] = {joined.member, 0};
+            if (joined.place + 1 < joined.last) next[1] = arguments.members[joined.place + 1];
+            for (u32 place = joined.place; place < joined.last; place += 2) {
+                RowArcs row[2] = {row_of(next[0]), {0, 0, 0, 0}};
+                if (place + 1 < joined.last) row[1] = row_of(next[1]);
 #pragma unroll
-                    for (u32 i = 0; i < BATCH; i++) {
+                for (u32 i = 0; i < 2; i++)
+                    if (place + 2 + i < joined.last) next[i] = arguments.members[place + 2 + i];
+                const u64 longest = max(row[0].arcs, row[1].arcs);
+                for (u64 base = 0; base < longest; base += BATCH) {
+                    u32 d[PAIR];
+                    Sum weight[PAIR];
+#pragma unroll
+                    for (u32 i = 0; i < PAIR; i++) {
+                        const u64 number = base + i % BATCH;
                         d[i] = 0;
                         weight[i] = 0;
-                        if (base + i < row.arcs) d[i] = thread_arc(row, base + i, weight[i]);
+                        if (number < row[i / BATCH].arcs)
+                            d[i] = thread_arc(row[i / BATCH], number, weight[i]);
                     }
 #pragma unroll
-                    for (u32 i = 0; i < BATCH; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
+                    for (u32 i = 0; i < PAIR; i++) d[i] = weight[i] ? arguments.map[d[i]] : c;
 #pragma unroll
-                    for (u32 i = 0; i < BATCH; i++) {
+                    for (u32 i = 0; i < PAIR; i++) {
                         if (d[i] == c) continue;
                         u32 slot = first;
                         while (slot < end && table.keys[slot] != d[i]) slot += WARP;
@@ -500,19 +582,32 @@ __device__ __forceinline__ void Aggregation::team_join() const {
     Sum *sums = reinterpret_cast<Sum *>(bytes) + warp_id() * WARP_SLOTS;
     u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) + arguments.block_slots);
     const SumTable table{keys + warp_id() * WARP_SLOTS, sums, 0};
-    const u32 dense = arguments.counters->dense;
-    team_each_lane(dense - MOST_HUGE, [&](u32 number, bool is_there) {
-        const u32 c = is_there ? arguments.sparse[MOST_HUGE + number] : 0;
-        const u64 arcs = is_there ? arguments.room[c] : 0;
-        warp_join_tiny(table, c, is_there && arcs <= LIST_ARCS);
-        u32 larger = __ballot_sync(FULL_WARP, arcs > LIST_ARCS && arcs <= WARP_ARCS);
+    // Four loads, each of which depends on the one before, would precede the first arc: so they are made two
+    // communities, and one, in advance.
+    const u64 count = dense_count() - MOST_HUGE, step = team.warps() * WARP;
+    u64 number = team.warp() * WARP + lane_id();
+    Joined now, next, after;
+    lane_find(now, number, count);
+    lane_find(next, number + step, count);
+    lane_find_places(now);
+    lane_find_member(now);
+    lane_find_places(next);
+    for (; number - lane_id() < count; number += step) {
+        lane_find_member(next);
+        lane_find(after, number + 2 * step, count);
+        warp_join_tiny(table, now);
+        u32 larger = __ballot_sync(FULL_WARP, now.arcs > LIST_ARCS && now.arcs <= WARP_ARCS);
         while (larger) {
             const u32 lane = __ffs(static_cast<int>(larger)) - 1;
             larger &= larger - 1;
             __syncwarp();
-            warp_join(table, __shfl_sync(FULL_WARP, c, lane), __shfl_sync(FULL_WARP, arcs, lane));
+            warp_join(table, __shfl_sync(FULL_WARP, now.c, lane),
+                      __shfl_sync(FULL_WARP, now.arcs, lane));
         }
-    });
+        now = next;
+        next = after;
+        lane_find_places(next);
+    }
     if (arguments.counters->bigs == 0) return;
     Sum *kept = reinterpret_cast<Sum *>(bytes);
     constexpr u32 PAIRS = MOST_HUGE * MOST_HUGE;
@@ -520,11 +615,11 @@ __device__ __forceinline__ void Aggregation::team_join() const {
     for (u32 pair = threadIdx.x; pair < PAIRS; pair += blockDim.x) kept[pair] = 0;
     __syncthreads();
     const AddBigs out{*this, false, dense_slots(), kept}, in{*this, true, dense_slots(), kept};
-    const u32 *rows = arguments.members + (arguments.count - arguments.counters->big_members);
-    const u64 count = arguments.counters->big_members;
-    team_visit_rows(false, count, [&](u32 i) { return rows[i]; }, out);
+    const u64 big_members = arguments.counters->big_members;
+    const u32 *rows = arguments.members + (arguments.count - big_members);
+    team_visit_rows(false, big_members, [&](u32 i) { return rows[i]; }, out);
     if (ONE_WAY && arguments.in_begins)
-        team_visit_rows(true, count, [&](u32 i) { return rows[i]; }, in);
+        team_visit_rows(true, big_members, [&](u32 i) { return rows[i]; }, in);
     __syncthreads();
     for (u32 pair = threadIdx.x; pair < PAIRS; pair += blockDim.x) {
         if (kept[pair] == 0) continue;
@@ -544,13 +639,12 @@ __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u
         case GROUP_NUMBER:
             return STOP;
         case JOIN_LAYOUT:
-            state[ARCS] = sums.counts[BOUND];
+            state[ROOM] = sums.counts[BOUND];
             return JOIN_PLACES;
         case JOIN_PLACES: {
             const u64 bigs = load_relaxed(&counters.bigs);
             state[SLOTS] = bigs & ((1ull << BIG_SLOT_BITS) - 1);
-            state[BIGS] = bigs >> BIG_SLOT_BITS;
-            return STOP;
+            return bigs ? STOP : JOIN_MEMBERS;  // the host makes room for tables
         }
         case JOIN_END:
             state[ARCS] = load_relaxed(&counters.arcs);

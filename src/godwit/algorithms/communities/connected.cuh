@@ -8,20 +8,33 @@
 
 constexpr i64 LINK_ARCS =
     32;  // of neighbours that may become parents: most rows have one of their community there
-constexpr i64 LINKS_AT_ONCE = 4;  // that a thread loads before it looks at the first
+constexpr i64 LINKS_AT_ONCE = 4;                // that a thread loads before it looks at the first
+constexpr u32 JOIN_QUEUE = WARP + ARCS_A_WARP;  // words of shared memory of a warp that joins trees
 
 struct Forest {
     u32 *parent;
 
     __device__ __forceinline__ u32 parent_of(u32 v) const { return load_relaxed(parent + v); }
-    // Replace the parent of a vertex by its root, which is returned. Others see each step, and take several at once.
-    __device__ __forceinline__ u32 thread_flatten(u32 v) const {
-        u32 root = parent_of(v);
-        for (u32 next = parent_of(root); next != root; next = parent_of(root)) {
-            store_system(parent + v, next);
-            root = next;
+    // Replace the parents of vertices by their roots, which are returned: loads of several vertices overlap. Others see
+    // each step, and take several at once.
+    template <u32 VERTICES>
+    __device__ __forceinline__ void thread_flatten(const u32 (&v)[VERTICES],
+                                                   u32 (&root)[VERTICES]) const {
+#pragma unroll
+        for (u32 i = 0; i < VERTICES; i++) root[i] = parent_of(v[i]);
+        for (bool goes_on = true; goes_on;) {
+            u32 next[VERTICES];
+            goes_on = false;
+#pragma unroll
+            for (u32 i = 0; i < VERTICES; i++) next[i] = parent_of(root[i]);
+#pragma unroll
+            for (u32 i = 0; i < VERTICES; i++) {
+                if (next[i] == root[i]) continue;
+                store_system(parent + v[i], next[i]);
+                root[i] = next[i];
+                goes_on = true;
+            }
         }
-        return root;
     }
     // Return the root of a vertex' tree; vertices on the way take the parents of their parents, so that the next way
     // is shorter.
@@ -68,17 +81,35 @@ __device__ __forceinline__ u32 thread_parent(u32 v, i64 begin, i64 end, const Id
 }
 
 // The visitor of all rows that joins the ends of arcs within communities. Ends that had one parent before, which is
-// enough to know, are in one tree.
+// enough to know, are in one tree. Few arcs of a visit join trees, which takes long: a warp puts them into a queue in
+// shared memory, and joins 32 at a time.
 template <class Id>
 struct JoinEnds {
     Forest forest;
     const Id *targets;
     const u32 *label;
     bool is_directed;  // else each edge has two arcs, one of which counts
+    u64 *queue;        // the warp's, JOIN_QUEUE words: the ends of an arc
+    u32 &queued;       // the same for all lanes
+
+    // Join the last ones, up to 32.
+    __device__ __forceinline__ void warp_join(u32 count) const {
+        queued -= count;
+        if (lane_id() < count) {
+            const u64 ends = queue[queued + lane_id()];
+            forest.thread_join(static_cast<u32>(ends >> 32), static_cast<u32>(ends));
+        }
+        __syncwarp();
+    }
+    __device__ __forceinline__ void warp_finish() const {
+        __syncwarp();
+        if (queued) warp_join(queued);
+    }
 
     template <u32 ARCS>
     __device__ __forceinline__ void operator()(const i64 (&arcs)[ARCS], const u32 (&rows)[ARCS],
                                                const bool (&there)[ARCS]) const {
+        static_assert(ARCS <= ARCS_A_LANE);
         u32 target[ARCS];
         bool joins[ARCS];
 #pragma unroll
@@ -90,7 +121,13 @@ struct JoinEnds {
                        load_near(forest.parent + target[i]) != load_near(forest.parent + rows[i]) &&
                        label[target[i]] == label[rows[i]];
 #pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            if (joins[i]) forest.thread_join(rows[i], target[i]);
+        for (u32 i = 0; i < ARCS; i++) {
+            const u32 votes = __ballot_sync(FULL_WARP, joins[i]);
+            const u32 place = queued + __popc(votes & ((1u << lane_id()) - 1));
+            if (joins[i]) queue[place] = static_cast<u64>(rows[i]) << 32 | target[i];
+            queued += __popc(votes);
+        }
+        __syncwarp();
+        while (queued >= WARP) warp_join(WARP);
     }
 };

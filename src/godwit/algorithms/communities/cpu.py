@@ -36,7 +36,7 @@ CHUNK = 64
 """Vertices that a thread claims at a time."""
 MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
-LEAST_CLASSES, MOST_JOINED_CLASSES = 8, 64
+LEAST_CLASSES, MOST_JOINED_CLASSES = 4, 64
 """A level with a number of classes between these has fewer in rounds in which few vertices are active."""
 _PIECE = 4096
 """Arcs that a thread takes room for at a time when it writes rows."""

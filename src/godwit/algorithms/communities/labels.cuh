@@ -577,7 +577,7 @@ struct Labels {
         const u64 owned = static_cast<u64>(arguments.stage.owned);
         for (u64 v = team.thread(); v < owned; v += team.threads()) visit(static_cast<u32>(v));
     }
-    __device__ __forceinline__ void team_split() const;
+    __device__ __forceinline__ void team_split(unsigned char *bytes) const;
 
     __device__ __forceinline__ void team_link() const {
         const i64 *offsets = arguments.out.offsets;
@@ -588,16 +588,22 @@ struct Labels {
     }
     __device__ __forceinline__ void team_name() const {
         team_each([&](u32 v) {
-            const u32 root = Forest{arguments.parent}.thread_flatten(v);
-            arguments.label[v] = static_cast<u32>(arguments.vertices[root]);
+            u32 root[1];
+            Forest{arguments.parent}.thread_flatten({v}, root);
+            arguments.label[v] = static_cast<u32>(arguments.vertices[root[0]]);
         });
     }
 };
 
-__device__ __forceinline__ void Labels::team_split() const {
+__device__ __forceinline__ void Labels::team_split(unsigned char *bytes) const {
+    u32 queued = 0;
     const Schedule schedule{arguments.long_rows, &team.control->cursors[0]};
-    const JoinEnds<Id> visit{Forest{arguments.parent}, arguments.out.targets, arguments.label,
-                             arguments.is_directed != 0};
+    const JoinEnds<Id> visit{Forest{arguments.parent},
+                             arguments.out.targets,
+                             arguments.label,
+                             arguments.is_directed != 0,
+                             reinterpret_cast<u64 *>(bytes) + warp_id() * JOIN_QUEUE,
+                             queued};
     const u64 owned = static_cast<u64>(arguments.stage.owned);
     for (u64 base = team.warp() * WARP; base < owned; base += team.warps() * WARP) {
         const u64 v = base + lane_id();
@@ -606,6 +612,7 @@ __device__ __forceinline__ void Labels::team_split() const {
         schedule.warp_bring(begin, end, static_cast<u32>(v), visit);
     }
     schedule.team_finish(team, block, true, visit);
+    visit.warp_finish();
 }
 
 // Choose the next batch of a class' long rows.
@@ -707,10 +714,13 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
                 labels.team_link();
                 break;
             case LABEL_SPLIT:
-                labels.team_split();
+                labels.team_split(shared_bytes);
                 break;
             case LABEL_LINKED:
-                labels.team_each([&](u32 v) { Forest{arguments.parent}.thread_flatten(v); });
+                labels.team_each([&](u32 v) {
+                    u32 root[1];
+                    Forest{arguments.parent}.thread_flatten({v}, root);
+                });
                 break;
             case LABEL_NAME:
                 labels.team_name();

@@ -21,6 +21,7 @@ constexpr u32 WARP_ARCS = WARP_SLOTS / 2;  // of rows that a warp visits
 constexpr u32 GROUP_WARPS = 4;             // warps of a block that visit a row together
 constexpr u32 MOST_HUGE = 32;  // communities whose arcs to each other are added up first
 constexpr u32 MOST_CLASSES = 1024;
+constexpr u64 FEW_VERTICES = 2048, FEW_ARCS = 16 * FEW_VERTICES;  // that one block visits
 // Kinds of rows, the longest first, of which ROW_LONG is the first.
 enum RowKind : u32 { ROW_BLOCK = 1, ROW_GROUP, ROW_WARP, ROW_TINY, KINDS };
 using VertexLists = Lists<MOST_CLASSES, KINDS>;
@@ -75,11 +76,13 @@ enum LevelState : u32 {
     LONG_END,
     LONG_ROWS,    // of the class
     FOUND,        // result: names that occur, or the sum of masses
-    ARCS,         // result: arcs of the next level, or room for them
+    ARCS,         // result: arcs of the next level
+    ROOM,         // result: arcs of the members of its vertices
     LONGEST,      // result: arcs of the longest row
     LONG_CHUNKS,  // result: of all long rows
     SLOTS,        // result: of tables of the largest communities
-    BIGS          // result: communities that have such tables
+    TEAM,         // ALONE where one block moves the vertices of the round, else 0
+    SINGLE        // each vertex is a community
 };
 
 enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND, UNDECIDED };
@@ -93,8 +96,7 @@ struct LevelCounters {
     u64 arcs;
     u64 longest;
     u64 chunks;
-    u32 members;
-    u32 dense;
+    u64 places;  // vertices of the next level that have arcs << 32 | their members
     u32 blocks;
     u32 huge;
     u32 big_members;
@@ -127,7 +129,7 @@ struct ListedIn<true> {
     __device__ __forceinline__ Sum in_mass() const { return mass_in; }
 };
 // A listed vertex, with what stays as it is until the vertex moves. Positions of arcs are below the sum of weights.
-struct Listed : ListedIn<ONE_WAY> {
+struct alignas(8) Listed : ListedIn<ONE_WAY> {  // so it is copied by words of 64 bits
     u32 v;
     u32 id;
     u32 own;  // its community
@@ -364,6 +366,21 @@ struct Level {
     template <class Visit>
     __device__ __forceinline__ void team_each(u64 count, Visit visit) const {
         for (u64 i = team.thread(); i < count; i += team.threads()) visit(static_cast<u32>(i));
+    }
+    // The same, BATCH numbers for a thread at a time, whose loads overlap: visit(numbers, there).
+    template <class Visit>
+    __device__ __forceinline__ void team_each_batch(u64 count, Visit visit) const {
+        for (u64 base = team.thread(); base < count; base += BATCH * team.threads()) {
+            u32 number[BATCH];
+            bool there[BATCH];
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u64 at = base + i * team.threads();
+                there[i] = at < count;
+                number[i] = there[i] ? static_cast<u32>(at) : 0;
+            }
+            visit(number, there);
+        }
     }
     // The same; all lanes of a warp come, with false past the end.
     template <class Visit>

@@ -38,6 +38,10 @@ _LAST_MOVES, _LAST_MOVES_UPWARD, _LAST_MOVES_AGAIN = 256, 64, 8
 """A round in which no more than a 256th of the vertices move is the last one of a level; on the way up
 a 64th of those of a large level, which move once more on the way down, and an eighth where another
 iteration follows."""
+_VAST_VERTICES = 1 << 20
+_LAST_MOVED_ARCS = 3
+"""On the way up through a level of more vertices, a round is the last as well if those that move have no
+more than a third as many arcs as there are vertices, were all rows equally long."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
 _SMALL_GRAPH_ARCS = 1 << 21
@@ -274,7 +278,7 @@ class Cores:
         scratch = self._scratch(level, np.empty(n + 1, np.uint8), most, scale)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
-            enough_moves(n, upward=upward, again=again) if last is None else last, random_ties, tallies,
+            enough_moves(n, level.bound, upward=upward, again=again) if last is None else last, random_ties, tallies,
             tallies=tallies,
         )  # fmt: skip
 
@@ -284,7 +288,7 @@ class Cores:
         self._run(
             serial.move_vertices, level, *level.rows, level.mass, self.label, self._total, active,
             self._sums[0], self._touched[0], self._factor * scale, self._next_seed(), rounds,
-            enough_moves(level.row_count), tallies, tallies=tallies,
+            enough_moves(level.row_count, level.bound), tallies, tallies=tallies,
         )  # fmt: skip
 
     def refine(self, level: Level) -> None:
@@ -493,15 +497,23 @@ def _is_large(level: HasVertices) -> bool:
     return n > SMALL_VERTICES and not is_small(n, level.arcs)
 
 
-def enough_moves(vertices: int, *, upward: bool = False, again: bool = False) -> int:
+def enough_moves(vertices: int, arcs: int, *, upward: bool = False, again: bool = False) -> int:
     """Return the number of moves of a round that is the last one of a level, if there are no more.
 
+    :param arcs: ``bound`` of the level
     :param upward: the vertices move once more on the way down
     :param again: another iteration follows
     """
     if not upward or vertices <= SMALL_VERTICES:
         return vertices // _LAST_MOVES
-    return vertices // (_LAST_MOVES_AGAIN if again else _LAST_MOVES_UPWARD)
+    if again:
+        return vertices // _LAST_MOVES_AGAIN
+    enough = vertices // _LAST_MOVES_UPWARD
+    if vertices <= _VAST_VERTICES:
+        return enough
+    return max(
+        enough, min(vertices // _LAST_MOVES_AGAIN, vertices**2 // (_LAST_MOVED_ARCS * max(1, arcs)))
+    )
 
 
 def class_count(vertices: int, arcs: int, most: int) -> int:

@@ -64,7 +64,7 @@ _THREADS = 512
 _WARP_SLOTS = 512
 _MOST_HUGE = 32
 _MOST_BINS = 5 * MOST_CLASSES
-_COUNTERS_BYTES = 6 * 8 + 6 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
+_COUNTERS_BYTES = 7 * 8 + 4 * 4 + 8 * MOST_CLASSES + 3 * 4 * _MOST_BINS
 _LONG_ROW_STATE_BYTES = 32
 _BIG_BYTES = 24
 _LONG_ROW_ARCS, _LONG_ROW_BYTES = 256, 32
@@ -93,8 +93,9 @@ class Word(IntEnum):
 
     (
         SEED, ROUNDS, ENOUGH, REFINES, GROUPS, ROUND, START, MOVED, CLASS, CLASSES, PREVIOUS,
-        LONG_BEGIN, LONG_END, LONG_ROWS, FOUND, ARCS, LONGEST, LONG_CHUNKS, SLOTS, BIGS,
-    ) = range(20)  # fmt: skip
+        LONG_BEGIN, LONG_END, LONG_ROWS, FOUND, ARCS, ROOM, LONGEST, LONG_CHUNKS, SLOTS, TEAM,
+        SINGLE,
+    ) = range(22)  # fmt: skip
 
 
 class Count(IntEnum):
@@ -238,9 +239,7 @@ class GpuSteps:
         self._location = location
         self._cores: Cores | None = None
         self._entered: GpuLevel | None = None
-        self._alone: GpuLevel | None = (
-            None  # whose vertices are to be communities, before the next run
-        )
+        self._due: Phase | None = None  # what comes before the next run, or begins it
         self._numbered: tuple[GpuLevel, bool, int] | None = None  # by the latest run
         self.visits = self.rounds = 0
         self.seconds: dict[str, float] = {}
@@ -333,7 +332,7 @@ class GpuSteps:
 
     def _run(self, phase: Phase, state: Any = ()) -> Array:
         """Run phases from one on; return the state at the end."""
-        self._begin_alone()
+        self._run_due()
         self._numbered = None
         poll = self._poll
         if poll is not None:
@@ -349,7 +348,7 @@ class GpuSteps:
         """Point to the rows of a level, and reserve tables for its hubs."""
         if level is self._entered:
             return
-        self._begin_alone()
+        self._run_due()
         self._entered = level
         struct = self._arguments
         for name, pointer in level.members.items():
@@ -383,8 +382,8 @@ class GpuSteps:
         self, rounds: int, enough: int = 0, *, refines: bool = False, groups: bool = False
     ) -> Array:
         self._word = first_word(self._word)
-        phase = Phase.MOVE_BEGIN if self._alone is None else Phase.BEGIN_ALONE
-        self._alone = None
+        phase = Phase.MOVE_BEGIN if self._due is None else self._due
+        self._due = None
         return self._run(phase, [self._word, rounds, enough, refines, groups])
 
     @contextmanager
@@ -405,13 +404,14 @@ class GpuSteps:
                 cores.begin_alone(level)
             return
         self._enter(level)
-        self._alone = level
+        self._run_due()
+        self._due = Phase.BEGIN_ALONE
 
-    def _begin_alone(self) -> None:
-        """Do so, if that is due."""
-        if self._alone is not None:
-            self._alone = None
-            self._run(Phase.BEGIN_ALONE)
+    def _run_due(self) -> None:
+        """Do what is due: vertices become communities, or get those of another level."""
+        if self._due is not None:
+            phase, self._due = self._due, None
+            self._run(phase)
 
     def move(
         self,
@@ -433,7 +433,7 @@ class GpuSteps:
         self._arguments["factor"] = self._factor * scale
         if upward:  # they are counted next
             self._group(parts=False)
-        enough = enough_moves(level.vertex_count, upward=upward, again=again)
+        enough = enough_moves(level.vertex_count, level.bound, upward=upward, again=again)
         state = self._moves(MOST_ROUNDS, enough, groups=upward)
         self.rounds += int(state[Word.ROUND])
         if upward:
@@ -523,6 +523,7 @@ class GpuSteps:
         members = self._reserve(
             number, begins=8 * count, ends=8 * count, mass=sum_bytes * count,
             in_mass=sum_bytes * count * two, map=4 * count,
+            targets=self._placement.id_dtype.itemsize * level.arcs, weights=sum_bytes * level.arcs,
         )  # fmt: skip
         del members["map"]
         if not two:
@@ -530,16 +531,14 @@ class GpuSteps:
         struct["above_count"] = count
         struct["above_mass"], struct["in_above_mass"] = members["mass"], members["in_mass"]
         struct["above_begins"], struct["above_ends"] = members["begins"], members["ends"]
+        struct["above_targets"], struct["above_weights"] = members["targets"], members["weights"]
         bigs = level.arcs // max(1, self._plan.block_slots // 2) + 1
         self._plan.allocate({"bigs": _BIG_BYTES * min(count, bigs)})
         state = self._run(Phase.JOIN_CLEAR)
-        room, slots = int(state[Word.ARCS]), int(state[Word.SLOTS])
-        members |= self._reserve(
-            number, targets=self._placement.id_dtype.itemsize * room, weights=sum_bytes * room
-        )
-        self._plan.allocate({"big_keys": 4 * slots, "big_sums": sum_bytes * slots})
-        struct["above_targets"], struct["above_weights"] = members["targets"], members["weights"]
-        state = self._run(Phase.JOIN_MEMBERS)
+        room, slots = int(state[Word.ROOM]), int(state[Word.SLOTS])
+        if slots:
+            self._plan.allocate({"big_keys": 4 * slots, "big_sums": sum_bytes * slots})
+            state = self._run(Phase.JOIN_MEMBERS)
         none = ("in_begins", "in_ends", "in_targets", "in_weights", "vertices")
         members |= dict.fromkeys(none, 0)
         arcs = int(state[Word.ARCS])
@@ -550,11 +549,13 @@ class GpuSteps:
     def _rename(self, level: GpuLevel, above_count: int, *, lifts: bool) -> None:
         struct = self._arguments
         self._enter(level)
+        self._run_due()
         struct["above_count"], struct["lifts"] = above_count, lifts
         struct["names"] = level.vertex_count if lifts else above_count
-        self._run(Phase.RENAME_CLEAR)
         for one, other in _EXCHANGED:
             struct[one], struct[other] = struct[other].copy(), struct[one].copy()
+        self._numbered = None
+        self._due = Phase.RENAME_CLEAR
 
     def lift(self, level: GpuLevel | Level, above: GpuLevel | Level) -> None:
         """Give the vertices of the next level the communities of their members."""
@@ -565,6 +566,7 @@ class GpuSteps:
             return
         self._rename(level, above.vertex_count, lifts=True)
         if isinstance(above, Level):
+            self._run_due()
             with self._on_cores() as cores:
                 label = self._of("label")[self._plan.part].download(np.int32, above.vertex_count)
                 cores.take(above, label.astype(self._ids, copy=False))
@@ -577,6 +579,7 @@ class GpuSteps:
                 cores.lower(level, above)
             return
         if isinstance(above, Level):
+            self._run_due()
             with self._on_cores() as cores:
                 self._upload_communities(above, cores.label)
         self._rename(level, above.vertex_count, lifts=False)

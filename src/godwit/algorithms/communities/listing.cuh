@@ -9,7 +9,7 @@
 
 constexpr u32 NO_LABEL = 0xffffffffu;
 constexpr u32 NO_CLASS = 0xffffffffu;
-constexpr u32 LEAST_CLASSES = 8, MOST_JOINED_CLASSES = 64;
+constexpr u32 LEAST_CLASSES = 4, MOST_JOINED_CLASSES = 64;
 constexpr u32 ROW_LONG = 0;  // a kind of row
 
 // The arcs of a vertex: in-arcs are numbered behind out-arcs.

@@ -14,6 +14,8 @@
 //
 // Tables in shared memory are empty between two rows: who reads a slot clears it.
 //
+// One block alone does a round of few vertices and arcs, whose supersteps then need no meeting of all blocks.
+//
 // A refinement is one round in which all vertices are active, and only communities of one's own count.
 #pragma once
 
@@ -540,10 +542,13 @@ struct Moves : Level {
     __device__ __forceinline__ void team_visit_tiny(const Units &now) const {
         const u64 warps = team.warps(), taken = now.rows(ROW_WARP) % warps;
         const u64 first = (team.warp() + warps - taken) % warps, end = now.begins[ROW_TINY + 1];
-        for (u64 base = now.begins[ROW_TINY] + first * WARP; base < end; base += warps * WARP) {
-            const u64 place = base + lane_id();
-            Listed listed{};
-            if (place < end) listed = arguments.listed[place];
+        Listed next{};
+        u64 place = now.begins[ROW_TINY] + first * WARP + lane_id();
+        if (place < end) next = arguments.listed[place];
+        for (u64 base = place - lane_id(); base < end; base += warps * WARP) {
+            place = base + lane_id();
+            const Listed listed = place < end ? next : Listed{};
+            if (place + warps * WARP < end) next = arguments.listed[place + warps * WARP];
             const bool are_least = __all_sync(FULL_WARP, listed.arcs <= TINY_ARCS / 2);
             if (place < end)
                 arguments.chosen[place] = are_least ? thread_choose<TINY_ARCS / 2>(listed)
@@ -645,9 +650,19 @@ struct Moves : Level {
     }
 
     __device__ __forceinline__ void team_begin() const {
+        // Only vertices of the first level have arcs to themselves.
+        const bool are_single = !REFINES && block.state[SINGLE], have_loops = arguments.vertices;
         team_each(arguments.count, [&](u32 v) {
             const RowArcs row = Level::row_of(v);
-            if constexpr (!REFINES) {
+            if (are_single) {
+                arguments.active[v] =
+                    have_loops ? thread_is_outer(row.arcs,
+                                                 [&](u64 number) {
+                                                     Sum ignored;
+                                                     return thread_arc(row, number, ignored) != v;
+                                                 })
+                               : row.arcs > 0;
+            } else if constexpr (!REFINES) {
                 const u32 own = arguments.label[v];
                 arguments.active[v] = thread_is_outer(row.arcs, [&](u64 number) {
                     Sum ignored;
@@ -676,12 +691,16 @@ struct Moves : Level {
     }
 
     __device__ __forceinline__ void block_count() const {
+        u64 arcs = 0;
         const u64 visited = lists().block_count(
             team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes), [&](u32 v) {
-                return class_of(id_of(v), start) * KINDS + kind_of(Level::row_of(v).arcs);
+                const u64 length = Level::row_of(v).arcs;
+                arcs += length;
+                return class_of(id_of(v), start) * KINDS + kind_of(length);
             });
         warp_count(block, VISITED, REFINES ? 0 : visited);
         warp_count(block, MOVES, visited);
+        warp_count(block, BOUND, arcs);
     }
     __device__ __forceinline__ void block_list() const {
         lists().block_list(team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes),
@@ -767,8 +786,8 @@ __device__ __forceinline__ u32 thread_next_class(const Arguments &arguments, u64
     return MOVE_COUNT;
 }
 
-__device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u32 phase,
-                                                   const Sums &sums, u64 *state) {
+__device__ __forceinline__ u32 thread_next_move(const Arguments &arguments, u32 phase,
+                                                const Sums &sums, u64 *state) {
     const u32 which = static_cast<u32>(state[CLASS]);
     switch (phase) {
         case MOVE_BEGIN:
@@ -778,6 +797,8 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
         case MOVE_COUNT:
             state[CLASSES] =
                 classes_of_round(arguments.classes, sums.counts[MOVES], arguments.count);
+            state[TEAM] =
+                sums.counts[MOVES] <= FEW_VERTICES && sums.counts[BOUND] <= FEW_ARCS ? ALONE : 0;
             if (sums.counts[MOVES] > 0) return MOVE_LIST;
             state[ROUND] += 1;
             return thread_end_moves(state);
@@ -801,4 +822,10 @@ __device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u
             state[PREVIOUS] = sums.counts[MOVES] ? which : NO_CLASS;
             return thread_next_class(arguments, state, which + 1);
     }
+}
+
+__device__ __forceinline__ u32 thread_decide_moves(const Arguments &arguments, u32 phase,
+                                                   const Sums &sums, u64 *state) {
+    const u32 next = thread_next_move(arguments, phase, sums, state);
+    return next >= MOVE_DECIDE && next <= MOVE_TAKE ? next | static_cast<u32>(state[TEAM]) : next;
 }

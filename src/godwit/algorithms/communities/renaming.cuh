@@ -1,12 +1,15 @@
 // Take communities to the next level, or down from it, named by their smallest vertex: _representatives of
-// levels.py. In the end, divide those that are not connected: split_communities of cpu.py.
+// levels.py. Those of the level that they come from are `other`. In the end, divide those that are not connected: split_communities of cpu.py.
 #pragma once
 
 #include "algorithms/communities/aggregation.cuh"
 #include "algorithms/communities/connected.cuh"
 
 struct Renaming : Level {
-    __device__ __forceinline__ explicit Renaming(const Level &level) : Level(level) {}
+    unsigned char *bytes;
+
+    __device__ __forceinline__ Renaming(const Level &level, unsigned char *bytes)
+        : Level(level), bytes(bytes) {}
 
     __device__ __forceinline__ u64 renamed() const {
         return arguments.lifts ? arguments.above_count : arguments.count;
@@ -20,26 +23,56 @@ struct Renaming : Level {
                 break;
             case RENAME_LIFT:  // members of one part have one community
                 team_each(arguments.count, [&](u32 v) {
-                    store_system(arguments.other + arguments.map[v], arguments.label[v]);
+                    store_system(arguments.label + arguments.map[v], arguments.other[v]);
                 });
                 break;
             case RENAME_FIRST:
-                team_each(renamed(), [&](u32 v) {
-                    if (!arguments.lifts) arguments.other[v] = arguments.label[arguments.map[v]];
-                    const u32 id = name_at(v);
-                    u32 *smallest = arguments.smallest + arguments.other[v];
-                    if (load_relaxed(smallest) > id) atomicMin(smallest, id);
+                team_each_batch(renamed(), [&](const u32(&v)[BATCH], const bool (&there)[BATCH]) {
+                    u32 name[BATCH], id[BATCH];
+                    bool is_less[BATCH];
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        name[i] = 0;
+                        if (there[i])
+                            name[i] = arguments.lifts ? arguments.label[v[i]]
+                                                      : arguments.other[arguments.map[v[i]]];
+                        id[i] = name_at(v[i]);
+                    }
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++)
+                        is_less[i] = there[i] && load_relaxed(arguments.smallest + name[i]) > id[i];
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        if (there[i] && !arguments.lifts) arguments.label[v[i]] = name[i];
+                        if (is_less[i]) atomicMin(arguments.smallest + name[i], id[i]);
+                    }
                 });
                 break;
             case RENAME_WRITE:
-                team_each(renamed(), [&](u32 v) {
-                    const u32 id = name_at(v), name = arguments.other[v];
-                    const u32 smallest = arguments.smallest[name];
-                    const bool is_smallest = smallest == id;
-                    arguments.other[v] = smallest;
-                    arguments.other_total[id] = is_smallest ? arguments.total[name] : 0;
-                    if (ONE_WAY)
-                        arguments.in_other_total[id] = is_smallest ? arguments.in_total[name] : 0;
+                team_each_batch(renamed(), [&](const u32(&v)[BATCH], const bool (&there)[BATCH]) {
+                    u32 name[BATCH], id[BATCH], smallest[BATCH];
+                    Sum total[BATCH], in_total[BATCH];
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        id[i] = name_at(v[i]);
+                        name[i] = there[i] ? arguments.label[v[i]] : 0;
+                    }
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) smallest[i] = arguments.smallest[name[i]];
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        const bool is_smallest = there[i] && smallest[i] == id[i];
+                        total[i] = is_smallest ? arguments.other_total[name[i]] : 0;
+                        in_total[i] =
+                            ONE_WAY && is_smallest ? arguments.in_other_total[name[i]] : 0;
+                    }
+#pragma unroll
+                    for (u32 i = 0; i < BATCH; i++) {
+                        if (!there[i]) continue;
+                        arguments.label[v[i]] = smallest[i];
+                        arguments.total[id[i]] = total[i];
+                        if (ONE_WAY) arguments.in_total[id[i]] = in_total[i];
+                    }
                 });
                 break;
             case SPLIT_BEGIN:
@@ -50,15 +83,34 @@ struct Renaming : Level {
                 if (team.thread() == 0) thread_forget_long_rows();
                 break;
             case SPLIT_LINKED:
-                team_each(arguments.count, [&](u32 v) { forest().thread_flatten(v); });
+                team_each_batch(arguments.count, [&](const u32(&v)[BATCH], const bool (&)[BATCH]) {
+                    u32 root[BATCH];
+                    forest().thread_flatten(v, root);
+                });
                 break;
-            case SPLIT_JOIN:
-                team_visit_arcs(false, JoinEnds<Id>{forest(), arguments.targets, arguments.label,
-                                                    ONE_WAY && arguments.in_begins});
+            case SPLIT_JOIN: {
+                u32 queued = 0;
+                const JoinEnds<Id> visit{forest(),
+                                         arguments.targets,
+                                         arguments.label,
+                                         ONE_WAY && arguments.in_begins,
+                                         reinterpret_cast<u64 *>(bytes) + warp_id() * JOIN_QUEUE,
+                                         queued};
+                team_visit_arcs(false, visit);
+                visit.warp_finish();
                 break;
+            }
             case SPLIT_NAME:
-                team_each(arguments.count,
-                          [&](u32 v) { arguments.other[v] = id_of(forest().thread_flatten(v)); });
+                team_each_batch(arguments.count,
+                                [&](const u32(&v)[BATCH], const bool (&there)[BATCH]) {
+                                    u32 root[BATCH];
+                                    forest().thread_flatten(v, root);
+#pragma unroll
+                                    for (u32 i = 0; i < BATCH; i++) root[i] = id_of(root[i]);
+#pragma unroll
+                                    for (u32 i = 0; i < BATCH; i++)
+                                        if (there[i]) arguments.other[v[i]] = root[i];
+                                });
                 break;
         }
     }
@@ -70,11 +122,15 @@ __device__ __forceinline__ u32 thread_decide_levels(const Arguments &arguments, 
     const LevelCounters &counters = *arguments.counters;
     if (phase >= RENAME_CLEAR) {
         if (phase == RENAME_CLEAR && !arguments.lifts) return RENAME_FIRST;
-        return phase == RENAME_WRITE || phase == SPLIT_NAME ? STOP : phase + 1;
+        if (phase == RENAME_WRITE) return state[ROUNDS] ? MOVE_BEGIN : STOP;
+        return phase == SPLIT_NAME ? STOP : phase + 1;
     }
     if (phase >= GROUP_CLEAR) return thread_decide_joins(arguments, phase, sums, state);
     if (phase >= MOVE_BEGIN) return thread_decide_moves(arguments, phase, sums, state);
-    if (phase == BEGIN_ALONE) return state[ROUNDS] ? MOVE_BEGIN : STOP;
+    if (phase == BEGIN_ALONE) {
+        state[SINGLE] = 1;
+        return state[ROUNDS] ? MOVE_BEGIN : STOP;
+    }
     state[FOUND] += sums.counts[NAMES];
     if (phase == FIRST_LEVEL && !arguments.is_unit) return FIRST_ARCS;
     state[LONGEST] = load_relaxed(&counters.longest);
@@ -87,8 +143,9 @@ __device__ __forceinline__ void grid_levels(const Arguments &arguments) {
     __shared__ BlockMemory shared;
     auto body = [&](u32 phase, const Team &team, StepBlock &block) {
         const Level level{arguments, team, block};
+        phase &= ~ALONE;
         if (phase >= RENAME_CLEAR)
-            Renaming(level).run(phase);
+            Renaming(level, shared_bytes).run(phase);
         else if (phase >= GROUP_CLEAR)
             Aggregation(level, shared, shared_bytes).run(phase);
         else if (phase >= MOVE_BEGIN && block.state[REFINES])
@@ -103,6 +160,6 @@ __device__ __forceinline__ void grid_levels(const Arguments &arguments) {
             level.team_begin_alone();
     };
     run_steps(arguments.stage, body, [&](u32 phase, const Sums &sums, u64 *state) {
-        return thread_decide_levels(arguments, phase, sums, state);
+        return thread_decide_levels(arguments, phase & ~ALONE, sums, state);
     });
 }

@@ -171,15 +171,36 @@ struct Summary {
         if (entering) atomicAdd(arguments.entering_of + label, entering);
     }
 
+    // A warp takes places for several times 32 labels at once: all warps wait for one word.
     __device__ __forceinline__ void team_list_communities() const {
+        const u32 below = (1u << lane_id()) - 1;
         u64 found = 0;
-        for (u64 base = team.warp() * WARP; base < vertices(); base += team.warps() * WARP) {
-            const u64 label = base + lane_id();
-            const u32 size = label < vertices() ? arguments.size[label] : 0;
-            const u64 first = size ? arguments.first[label] : 0;
-            warp_append(&team.control->cursors[0], arguments.keys, size > 0,
-                        static_cast<u64>(~size) << 32 | first);
-            found += size > 0;
+        for (u64 base = team.warp() * AT_ONCE * WARP; base < vertices();
+             base += team.warps() * AT_ONCE * WARP) {
+            u32 size[AT_ONCE], place[AT_ONCE], taken = 0;
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                const u64 label = base + i * WARP + lane_id();
+                size[i] = label < vertices() ? arguments.size[label] : 0;
+            }
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                const u32 votes = __ballot_sync(FULL_WARP, size[i] > 0);
+                place[i] = taken + __popc(votes & below);
+                taken += __popc(votes);
+            }
+            u64 first = 0;
+            if (lane_id() == 0 && taken) first = atomicAdd(&team.control->cursors[0], u64{taken});
+            first = __shfl_sync(FULL_WARP, first, 0);
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                if (size[i] == 0) continue;
+                const u64 label = base + i * WARP + lane_id();
+                arguments.keys[first + place[i]] =
+                    static_cast<u64>(~size[i]) << 32 | arguments.first[label];
+                found += 1;
+            }
+            __syncwarp();
         }
         warp_count(block, FOUND, found);
     }

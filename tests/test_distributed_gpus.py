@@ -25,6 +25,7 @@ from godwit.distributed import gpu_processes
 from godwit.distributed import processes as processes_module
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.processes import Processes
+from godwit.graph.cuda import builder
 from godwit.graph.result import highest_values
 from godwit.runtime.cuda import driver, ipc
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
@@ -350,7 +351,9 @@ def test_components_without_atomics(monkeypatch: pytest.MonkeyPatch) -> None:
         components(graph, {"merge": "direct"})
 
 
-def betweenness(graph: gw.Graph, *queries: dict[str, Any], count: int = 2) -> list[Any]:
+def betweenness(
+    graph: gw.Graph, *queries: dict[str, Any], count: int = 2, memory_bytes: int = 1 << 30
+) -> list[Any]:
     """Check betweenness on several processes against cores; return the first process' statistics."""
 
     def run(processes: Processes) -> Any:
@@ -359,7 +362,7 @@ def betweenness(graph: gw.Graph, *queries: dict[str, Any], count: int = 2) -> li
             again = [gw.betweenness_centrality(placed, **query) for query in queries]
             return found, again, [result.highest(3) for result in found]
 
-    with emulated_gpus(count) as machine:
+    with emulated_gpus(count, memory_bytes=memory_bytes) as machine:
         parts = run_processes(machine, count, run)
     for place, query in enumerate(queries):
         settings = {name: value for name, value in query.items() if name != "gpu"}
@@ -436,6 +439,16 @@ def test_betweenness_apart_and_together(monkeypatch: pytest.MonkeyPatch) -> None
     assert narrow.processed_items[1] == 0
     with pytest.raises(errors.GraphTooLargeError, match="searches apart, with the whole graph"):
         betweenness(graph, {"gpu": BY_HOST})
+
+
+@emulates
+def test_betweenness_of_a_graph_that_no_gpu_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share of each fits."""
+    monkeypatch.setattr(builder, "_RESERVED_BYTES", 0)
+    graph = gw.generate("rmat:9,seed=1")
+    for nbytes, is_apart in ((260_000, True), (160_000, False)):
+        (statistics,) = betweenness(graph, {"samples": 20}, memory_bytes=nbytes)
+        assert bool(statistics.processed_items[1]) == is_apart
 
 
 @emulates

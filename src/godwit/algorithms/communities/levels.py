@@ -40,8 +40,8 @@ a 64th of those of a large level, which move once more on the way down, and an e
 iteration follows."""
 _VAST_VERTICES = 1 << 20
 _LAST_MOVED_ARCS = 3
-"""On the way up through a level of more vertices, a round is the last as well if those that move have no
-more than a third as many arcs as there are vertices, were all rows equally long."""
+"""On the way up through a level of more vertices, a round is the last as well if those that move, 1 in 8 at
+most, have no more than a third as many arcs as there are vertices, were all rows equally long."""
 _LAST_MERGES = 1024
 """A level that merges no more than 1 / LAST_MERGES of its vertices is the last one."""
 _SMALL_GRAPH_ARCS = 1 << 21
@@ -276,10 +276,11 @@ class Cores:
         tallies = np.zeros(4, np.int64)
         most = LABEL_CLASSES if random_ties else cpu.MOST_CLASSES
         scratch = self._scratch(level, np.empty(n + 1, np.uint8), most, scale)
+        if last is None:
+            last = enough_moves(n, level.bound, upward=upward, again=again)
         self._run(
             cpu.move_vertices, level, *rows, level.mass, self.label, self._total, *scratch, rounds,
-            enough_moves(n, level.bound, upward=upward, again=again) if last is None else last, random_ties, tallies,
-            tallies=tallies,
+            last, random_ties, tallies, tallies=tallies,
         )  # fmt: skip
 
     def _move_serially(self, level: Level, scale: float, rounds: int) -> None:

@@ -19,7 +19,8 @@ import pytest
 
 import godwit as gw
 from godwit.distributed import gpu_processes
-from godwit.errors import InputError, RunTimeoutError
+from godwit.errors import DeviceError, InputError, RunTimeoutError
+from godwit.runtime.cuda.transfer import nvshmem
 from godwit.runtime.registry import resolve_devices
 from programs import FEWEST_HOPS, NUMBERED, RESIDUAL
 from step_programs import (
@@ -37,16 +38,16 @@ processes = gw.distributed.context()
 TRANSPORTS = [gw.GpuOptions(), gw.GpuOptions(transport="host")]
 
 
-def check_answers(graph: gw.Graph) -> None:
-    """Compare answers with those of cores, by both ways of data."""
+def check_answers(graph: gw.Graph, transport: Any = "direct") -> None:
+    """Compare answers with those of cores, by both ways of data, or by NVSHMEM."""
     iterations: dict[str, Any] = {"max_iterations": 6, "tolerance": 1e-12}
     sources = [0, 5]
     distance = gw.bfs(graph, sources, devices="cpu").distance
     length = gw.sssp(graph, sources, devices="cpu").distance
     rank = gw.pagerank(graph, devices="cpu", **iterations).rank
     components = gw.connected_components(graph, devices="cpu")
-    with processes.place(graph, devices="cuda") as placed:
-        assert placed.transport == "direct", placed.why_by_host
+    with processes.place(graph, devices="cuda", transport=transport) as placed:
+        assert placed.transport == transport, placed.why_by_host
         own = slice(placed.vertices.start, placed.vertices.stop)
         gw.pagerank(placed, dtype="float32", **iterations)  # arrays grow after it
         ranks = []
@@ -61,10 +62,23 @@ def check_answers(graph: gw.Graph) -> None:
         assert ranks[0].tobytes() == ranks[1].tobytes()
         direct: list[dict[str, Any]] = [{}, {"merge": "direct"}, {"merge": "tree"}]
         by_host: dict[str, Any] = {"merge": "tree", "gpu": TRANSPORTS[1]}
+        if transport != "direct":
+            direct = [{}]
         for given in (*direct, by_host, {"method": "rem"}):
             labels = gw.connected_components(placed, **given)
             assert labels.label.tolist() == components.label[own].tolist()
             assert labels.count == components.count
+
+
+def has_nvshmem() -> bool:
+    """Return whether NVSHMEM is installed; say so if it is not."""
+    try:
+        nvshmem.load()
+    except DeviceError as error:
+        if processes.rank == 0:
+            print(f"not checked: {error}")
+        return False
+    return True
 
 
 def check_betweenness(graph: gw.Graph) -> None:
@@ -85,12 +99,12 @@ def check_betweenness(graph: gw.Graph) -> None:
                 np.testing.assert_allclose(found, expected[own], rtol=1e-9, atol=1e-12)
 
 
-def check_programs(graph: gw.Graph) -> None:
-    """Compare step programs and vertex programs with those of cores, by both ways of data."""
+def check_programs(graph: gw.Graph, transport: Any = "direct") -> None:
+    """Compare step programs and vertex programs with those of cores, by both ways of data, or NVSHMEM."""
     steps = [
         (LEVELS_TURNED, TRANSPORTS),
         (COMPONENTS, TRANSPORTS),
-        (EVERYTHING, TRANSPORTS[:1]),
+        (EVERYTHING, TRANSPORTS[: int(transport == "direct")]),
         (PUSHED["float32"], TRANSPORTS),
     ]
     source = graph.highest_degree_vertex()
@@ -99,7 +113,7 @@ def check_programs(graph: gw.Graph) -> None:
         (NUMBERED, {}),
         (RESIDUAL, {}),
     ]
-    with processes.place(graph, devices="cuda") as placed:
+    with processes.place(graph, devices="cuda", transport=transport) as placed:
         own = slice(placed.vertices.start, placed.vertices.stop)
         for program, transports in steps:
             frontier = start_of(program, graph)
@@ -154,6 +168,12 @@ if __name__ == "__main__":
     check_answers(small)
     check_betweenness(small)
     check_programs(with_integer_weights(small))
+    if not shared and has_nvshmem():
+        check_answers(small, "nvshmem")
+        check_programs(with_integer_weights(small), "nvshmem")
+        if not is_brief:
+            check_answers(gw.generate("road:30x40"), "nvshmem")
+            check_answers(gw.generate("rmat:14,weights=1..9"), "nvshmem")
     if not shared and not is_brief:
         check_answers(gw.generate("rmat:12,weights=1..9"))
         check_answers(gw.generate("road:30x40"))

@@ -28,6 +28,7 @@ from godwit.public import OnProcesses
 from godwit.trace import seconds_since
 
 if TYPE_CHECKING:
+    from godwit.distributed.gpu_processes import Transport
     from godwit.supersteps.placement import StepPlacement
 
 
@@ -44,14 +45,17 @@ class GpuGraph(OnProcesses):
     :ivar vertices: positions in the whole graph of the vertices whose values this process gets
     :ivar ids: their ids
     :ivar device: the GPU of this process
-    :ivar transport: ``"direct"`` if kernels reach the memory of all GPUs, ``"host"`` if the hosts copy
-    :ivar why_by_host: why hosts copy, in words
+    :ivar transport: ``"direct"`` if kernels reach the memory of all GPUs; ``"nvshmem"`` if NVSHMEM copies
+        after each superstep, ``"host"`` if the hosts do, by messages
+    :ivar why_by_host: why it is not ``"direct"``, in words
     :ivar seconds: time by phase: ``read`` or ``generate``, and ``place``
     """
 
     on_gpus = True
 
-    def __init__(self, processes: Processes, graph: Graph, devices: str) -> None:
+    def __init__(
+        self, processes: Processes, graph: Graph, devices: str, transport: Transport | None = None
+    ) -> None:
         from godwit.distributed.gpu_processes import GpuProcesses, own_gpu
         from godwit.supersteps.placement import StepPlacement
 
@@ -60,7 +64,7 @@ class GpuGraph(OnProcesses):
         self.seconds: dict[str, float] = {}
         device = own_gpu(processes, devices)
         self.device = device.name
-        self._gpus = GpuProcesses(processes, device)
+        self._gpus = GpuProcesses(processes, device, transport)
         self._whole: PlacedGraph | None = None
         ids = graph.id_dtype if graph.id_dtype.itemsize == 8 else None
         try:
@@ -111,7 +115,7 @@ class GpuGraph(OnProcesses):
     @property
     def transport(self) -> str:
         """How devices reach each other."""
-        return "direct" if self._gpus.reach_each_other else "host"
+        return "direct" if self._gpus.reach_each_other else self._gpus.copies.name
 
     @property
     def why_by_host(self) -> str:
@@ -214,6 +218,7 @@ def place_on_gpus(
     devices: str,
     directed: bool | None,
     weighted: bool | None,
+    transport: Transport | None,
 ) -> GpuGraph:
     """Place a graph within a block of :meth:`Processes.running`; see :meth:`Processes.place`."""
     begin = perf_counter()
@@ -234,6 +239,6 @@ def place_on_gpus(
     if phase:
         seconds[phase] = seconds_since(begin, phase)
     begin = perf_counter()
-    placed = GpuGraph(processes, graph, devices)
+    placed = GpuGraph(processes, graph, devices, transport)
     placed.seconds = seconds | {"place": seconds_since(begin, "place")}
     return placed

@@ -6,9 +6,11 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from godwit.distributed.gpu_copies import GpuCopies, HostCopies, NvshmemCopies
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, InputError, shown
@@ -16,8 +18,13 @@ from godwit.runtime.cuda import driver, ipc
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES
 from godwit.runtime.cuda.devices import gpu_index, held_gpus
 from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.transfer import nvshmem
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import resolve_devices
+from godwit.supersteps.processes import Spans
+
+Transport = Literal["direct", "nvshmem", "host"]
+"""How GPUs of several processes reach each other."""
 
 
 def machine() -> str:
@@ -75,17 +82,28 @@ class GpuProcesses:
     All processes make one together.
 
     :param device: the GPU of this process
+    :param transport: how GPUs are to reach each other; None: "direct", else "host"
+    :ivar copies: how memory is copied where kernels do not reach it
     :ivar why_by_host: why kernels do not reach all memory, so that hosts copy; empty if they do
     :ivar change_each_other: atomics of kernels work in all memory, as far as is known: not of GPUs that the
         launcher hides from other processes
     """
 
-    def __init__(self, processes: Processes, device: Device) -> None:
+    def __init__(
+        self, processes: Processes, device: Device, transport: Transport | None = None
+    ) -> None:
         self.rank, self.count = processes.rank, processes.count
         self._processes = processes
         self._index = gpu_index(device)
         self._opened: list[int] = []
         self.why_by_host = self._probe()
+        self.copies: GpuCopies = HostCopies(self, self._index)
+        if transport == "direct" and self.why_by_host:
+            raise DeviceError(f"transport='direct' is not possible here: {self.why_by_host}")
+        if transport in ("nvshmem", "host"):
+            self.why_by_host = f"transport={transport!r} was asked for"
+        if transport == "nvshmem":
+            self.copies = self._by_nvshmem()
         self.change_each_other = self.reach_each_other and self._has_atomics()
 
     @property
@@ -123,6 +141,23 @@ class GpuProcesses:
         counts = np.array([len(part) for part in parts])
         received, got, _ = self._processes.exchange(np.concatenate(parts), counts)
         return np.split(received, np.cumsum(got)[:-1])
+
+    def copy(self, sent: Sequence[Spans], into: Sequence[Spans]) -> None:
+        """Copy as :class:`GpuCopies` does."""
+        self.copies.copy(sent, into)
+
+    def _by_nvshmem(self) -> NvshmemCopies:
+        """Begin NVSHMEM; all processes call it.
+
+        :raises DeviceError: it is missing, or does not begin, in a process: all raise it
+        """
+        share = self._processes.share
+        with held_gpus([self._index]):
+            memory = nvshmem.begin(
+                self._index, self.rank, self.count, share,
+                on_one_machine=len(set(share(machine()))) == 1,
+            )  # fmt: skip
+        return NvshmemCopies(self, self._index, memory)
 
     @contextmanager
     def together(self) -> Iterator[None]:

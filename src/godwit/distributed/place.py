@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from godwit.distributed.graph import DistributedGraph, balanced_bounds
 from godwit.distributed.halo import halo_of_rows
 from godwit.distributed.processes import Processes
 from godwit.dtypes import Array, as_flag
-from godwit.errors import InputError
+from godwit.errors import InputError, shown
 from godwit.graph.build import row_sources
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
@@ -22,6 +23,9 @@ from godwit.graph.rows import Rows, require_memory
 from godwit.graph.transform import has_sorted_rows
 from godwit.trace import seconds_since
 
+if TYPE_CHECKING:
+    from godwit.distributed.gpu_processes import Transport
+
 
 def place(
     processes: Processes,
@@ -30,6 +34,7 @@ def place(
     directed: bool | None = None,
     weighted: bool | None = None,
     devices: str | None = None,
+    transport: Transport | None = None,
 ) -> DistributedGraph | GpuGraph:
     """Place a graph; see :meth:`Processes.place`."""
     directed, weighted = (
@@ -41,9 +46,15 @@ def place(
         named = os.fspath(source)
     elif isinstance(source, Graph):
         named = source.vertex_count, source.arc_count, source.directed
-    with processes.running("place", named, directed, weighted, devices is not None):
+    if transport not in (None, "direct", "nvshmem", "host"):
+        raise InputError(
+            f"transport must be 'direct', 'nvshmem', 'host' or None, got {shown(transport)}"
+        )
+    if transport is not None and devices is None:
+        raise InputError("transport is for GPUs: give devices='cuda', too")
+    with processes.running("place", named, directed, weighted, devices is not None, transport):
         if devices is not None:
-            return place_on_gpus(processes, source, devices, directed, weighted)
+            return place_on_gpus(processes, source, devices, directed, weighted, transport)
         begin = perf_counter()
         if isinstance(source, Graph):
             if directed is not None or weighted is not None:

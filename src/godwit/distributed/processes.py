@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
@@ -114,6 +114,7 @@ class Processes:
         directed: bool | None = None,
         weighted: bool | None = None,
         devices: str,
+        transport: Literal["direct", "nvshmem", "host"] | None = None,
     ) -> GpuGraph: ...
 
     def place(
@@ -123,6 +124,7 @@ class Processes:
         directed: bool | None = None,
         weighted: bool | None = None,
         devices: str | None = None,
+        transport: Literal["direct", "nvshmem", "host"] | None = None,
     ) -> DistributedGraph | GpuGraph:
         """Divide a graph among the processes, each of which keeps the rows of a range of vertices.
 
@@ -140,6 +142,9 @@ class Processes:
             of a machine take one after the other; or the name of one, such as ``"cuda:1"``. Every process
             then reads or makes the whole graph in the memory of its host, and its GPU has its share of the
             rows. Files may be of any format that :func:`godwit.read` reads
+        :param transport: how GPUs reach each other: ``"direct"``, kernels in each other's memory, on one
+            machine; ``"host"``, copies by messages of MPI after each superstep; or ``"nvshmem"``, copies by
+            NVSHMEM (the extra ``nvshmem``) then. None: ``"direct"`` where that is possible, else ``"host"``
         :raises InputError: a wrong argument, a file of another format, or two processes on one GPU
         :raises DeviceError: a process has no GPU
         :raises FileError: the file cannot be read
@@ -148,7 +153,9 @@ class Processes:
         """
         from godwit.distributed.place import place
 
-        return place(self, source, directed=directed, weighted=weighted, devices=devices)
+        return place(
+            self, source, directed=directed, weighted=weighted, devices=devices, transport=transport
+        )
 
     def running(self, name: str, *arguments: Any) -> AbstractContextManager[None]:
         """Return a block that all processes run alike: all leave it well, or all by the same error.

@@ -19,7 +19,7 @@ from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.exchange import Exchange
 from godwit.supersteps.halos import Halos
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.processes import OtherProcesses
+from godwit.supersteps.processes import OtherProcesses, Spans
 
 _BUSY_LOOKS, _PATIENT_LOOKS = 1_000, 10_000
 """Looks at a board in a row after which a host lets others use its core, and after which it sleeps."""
@@ -65,27 +65,24 @@ class ProcessExchange(Exchange):
 
     def broadcast_rows(self, array: DeviceArray, rows: int, nbytes: int) -> None:
         """Copy each owner's range of `nbytes` in each row of an array to all devices."""
-        buffer, count, own = array[self._part], self._processes.count, self._part.device
-        begins = [nbytes * row * count for row in range(rows)]
-        sent = [buffer.download(np.uint8, nbytes, begin + nbytes * own) for begin in begins]
-        parts = np.concatenate(sent) if sent else np.empty(0, np.uint8)
-        received = self._processes.exchange([parts] * count)
-        for other in self._others:
-            for row, begin in enumerate(begins):
-                values = received[other][nbytes * row : nbytes * (row + 1)]
-                buffer.upload(values, begin + nbytes * other)
+        pointer, count = array[self._part].pointer, self._processes.count
+
+        def ranges(owner: int) -> Spans:
+            return [(pointer + nbytes * (row * count + owner), nbytes) for row in range(rows)]
+
+        own = ranges(self._part.device)
+        self._copy(
+            dict.fromkeys(self._others, own), {other: ranges(other) for other in self._others}
+        )
 
     def fetch(self, array: DeviceArray, bits: int) -> None:
         """Send the messages for the other devices, and write theirs to the staging buffers."""
-        nbytes, buffer = self._own_bytes(bits), array[self._part]
-        nothing = np.empty(0, np.uint8)
-        parts = [
-            nothing if other == self._part.device else buffer.download(np.uint8, nbytes, nbytes * other)
-            for other in range(self._processes.count)
-        ]  # fmt: skip
-        received = self._processes.exchange(parts)
-        for other in self._others:
-            self._staging[array, self._part.device, other].upload(received[other])
+        nbytes, pointer, own = self._own_bytes(bits), array[self._part].pointer, self._part.device
+        rooms = {other: self._staging[array, own, other].pointer for other in self._others}
+        self._copy(
+            {other: [(pointer + nbytes * other, nbytes)] for other in self._others},
+            {other: [(room, nbytes)] for other, room in rooms.items()},
+        )
 
     def reset(self, array: DeviceArray, bits: int) -> None:
         """Clear the messages that were sent."""
@@ -103,15 +100,14 @@ class ProcessExchange(Exchange):
 
         :param sources: the device from which each device that gets something gets it
         """
-        rank, nothing = self._part.device, np.empty(0, np.uint8)
-        is_source = rank in sources.values()
-        own = array[self._part].download(np.uint8, nbytes) if is_source else nothing
-        parts = [
-            own if sources.get(other) == rank else nothing for other in range(self._processes.count)
-        ]
-        received = self._processes.exchange(parts)
-        if rank in sources:
-            into[self._part].upload(received[sources[rank]])
+        rank = self._part.device
+        own, room = [(array[self._part].pointer, nbytes)], [(into[self._part].pointer, nbytes)]
+        to = {other: own for other, source in sources.items() if source == rank}
+        self._copy(to, {sources[rank]: room} if rank in sources else {})
+
+    def _copy(self, sent: Mapping[int, Spans], into: Mapping[int, Spans]) -> None:
+        ranks = range(self._processes.count)
+        self._processes.copy([sent.get(r, []) for r in ranks], [into.get(r, []) for r in ranks])
 
     def lower(self, array: DeviceArray, dtype: np.dtype[Any]) -> None:
         """Lower each value of an array of all positions to the least one of all devices, on all devices."""

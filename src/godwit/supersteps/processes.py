@@ -20,11 +20,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-import numpy as np
-
 from godwit.dtypes import Array
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import StepPart
+
+Spans = Sequence[tuple[int, int]]
+"""Parts of a GPU's memory: addresses and numbers of bytes."""
 
 
 class OtherProcesses(Protocol):
@@ -59,6 +60,13 @@ class OtherProcesses(Protocol):
     def exchange(self, parts: Sequence[Array]) -> list[Array]:
         """Send each process an array of bytes; return those that it got, in the order of the processes."""
 
+    def copy(self, sent: Sequence[Spans], into: Sequence[Spans]) -> None:
+        """Send each process memory of the own GPU, and fill other memory with what each sends.
+
+        :param sent: by rank, what the process gets; nothing for the own
+        :param into: by rank, where what it sends goes
+        """
+
     def together(self) -> AbstractContextManager[None]:
         """Return a context manager that waits for all processes, and delays Ctrl-C until its end."""
 
@@ -71,11 +79,11 @@ def send_to_owners(
     The row of the own device stays undefined.
     """
     row_bytes = at_owner.nbytes // processes.count
-    nothing = np.empty(0, np.uint8)
-    parts = [
-        nothing if owner == part.device else at_subscriber.download(np.uint8, row_bytes, row_bytes * owner)
-        for owner in range(processes.count)
-    ]  # fmt: skip
-    for device, row in enumerate(processes.exchange(parts)):
-        if device != part.device:
-            at_owner.upload(row, row_bytes * device)
+
+    def rows(buffer: Buffer) -> list[Spans]:
+        return [
+            [] if device == part.device else [(buffer.pointer + row_bytes * device, row_bytes)]
+            for device in range(processes.count)
+        ]
+
+    processes.copy(rows(at_subscriber), rows(at_owner))

@@ -19,6 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _ALL = ["80", "86", "89", "90", "100", "120"]  # ARCHITECTURES of src/godwit/runtime/cuda/compile.py
 _FOLDER = "src/godwit/cubins"
+_OLDEST = 80  # Ampere
 _CUDA = 13
 """Major version of CUDA whose compiler is taken; older drivers do not load what it makes."""
 
@@ -32,7 +33,8 @@ def _architectures() -> list[str]:
     if driver is None or int(driver[1]) < _CUDA:  # it would refuse what is compiled
         return []
     found = _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
-    return sorted({line.strip().replace(".", "") for line in found.splitlines()} & set(_ALL))
+    numbers = {line.strip().replace(".", "") for line in found.splitlines()}
+    return sorted(number for number in numbers if number.isdecimal() and int(number) >= _OLDEST)
 
 
 def _output(*command: str) -> str:

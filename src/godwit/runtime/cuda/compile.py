@@ -151,11 +151,12 @@ def _loaded_source(index: int, source: str) -> Module:
     architecture = _architecture(index)
     code = shipped(source, architecture)
     if code is not None:
-        try:
+        with suppress(DeviceError):
             return load_cubin(index, code)
-        except DeviceError:  # this driver is older than the compiler
-            _REFUSED.set()
-    return load_cubin(index, cubin(source, (), architecture))
+    module = load_cubin(index, cubin(source, (), architecture))
+    if code is not None:  # this driver is older than the compiler
+        _REFUSED.set()
+    return module
 
 
 def shipped(source: str, architecture: str) -> bytes | None:

@@ -58,8 +58,11 @@ def run(
         raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
     options = query_options(execution=execution, timeout_s=timeout_s, progress=progress, gpu=gpu)
     steps = _as_steps(program, has_limit=limit is not None)
-    asked = repr(parameters), limit, target, execution, max_items, kind_of(start), options.gpu
-    with graph.running("run", key_of(steps.code), *asked):
+    asked = parameters, limit, target, execution, max_items, kind_of(start), options.gpu
+    initials = program.initial, program.field_initial
+    arrays = [one for one in initials if not callable(one)]
+    key = key_of(steps.code, *initials)
+    with graph.running("run", key, steps.declarations.fields, arrays, *asked):
         if execution == "asynchronous":
             raise InputError(
                 "vertex programs run in supersteps on GPUs of several processes: leave execution out"
@@ -102,9 +105,7 @@ def _initial(program: VertexProgram, graph: GpuGraph, start: Any) -> tuple[Array
     start = graph.graph.ids.by_position(start, "start", complete_is_array=False)
     if isinstance(start, Mapping):
         values = _of_all(initial, program.identity, n, program.dtype)
-        graph.processes.require_same(
-            list(start.values()), "the mapping of values of start", "the same mapping"
-        )
+        graph.processes.require_same(start, "the mapping of values of start", "the same mapping")
         given = np.fromiter(start, np.int64, len(start))
         values[given] = combined(program, values[given], start_values(program, start))
         # Where values accumulate, initial values may be active themselves: all are examined.

@@ -441,6 +441,14 @@ def test_betweenness_apart_and_together(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(errors.GraphTooLargeError, match="searches apart, with the whole graph"):
         betweenness(graph, {"gpu": BY_HOST})
 
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            gw.betweenness_centrality(placed)
+            return placed._whole
+
+    with emulated_gpus(2) as machine:
+        assert run_processes(machine, 2, run) == [None, None]  # none keeps it in vain
+
 
 @emulates
 def test_betweenness_of_a_graph_that_no_gpu_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,7 +461,7 @@ def test_betweenness_of_a_graph_that_no_gpu_holds(monkeypatch: pytest.MonkeyPatc
 
 
 @emulates
-def test_betweenness_of_too_many_paths() -> None:
+def test_betweenness_of_too_many_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of paths beyond float64 are counted by cores, whether GPUs search apart or together."""
     steps = np.arange(0, 2200, 2)
     sides = np.concatenate([steps, steps, steps + 1, steps + 1])
@@ -465,6 +473,18 @@ def test_betweenness_of_too_many_paths() -> None:
     ):
         (statistics,) = betweenness(graph, given)
         assert "overflow" in statistics.seconds
+    real = GpuGraph.whole
+
+    def refuse(placed: GpuGraph) -> Any:
+        if placed.processes.rank == 0:
+            raise errors.GraphTooLargeError("no room")
+        return real(placed)
+
+    monkeypatch.setattr(GpuGraph, "whole", refuse)
+    far = {"sources": [0, *range(2150, 2200)], "normalized": False}
+    (statistics,) = betweenness(graph, far)
+    assert "overflow" in statistics.seconds
+    assert not statistics.rounds.any()  # nothing that a GPU has done counts
 
 
 def step_programs(
@@ -576,6 +596,46 @@ def vertex_programs(
             assert fields.dtype == expected.fields.dtype
             np.testing.assert_allclose(fields, expected.fields, rtol=1e-7)
         assert all(part[place].statistics.processes == count for part in parts)
+
+
+@emulates
+def test_errors_of_vertex_programs_are_those_of_one_process() -> None:
+    """They name the user's operators, and not what is made of them."""
+
+    def program(message: Any, **more: Any) -> gw.VertexProgram:
+        return gw.VertexProgram("wrong", message, **({"combine": "min", "dtype": "int32"} | more))
+
+    adds: dict[str, Any] = {"combine": "add", "activate": lambda value: value > 0}
+    programs = [
+        program(lambda value: value * 0.5),
+        program(lambda value: None),
+        program(lambda value: value + 1, activate=lambda value: value),
+        program(lambda value: value // (value - value), activate=lambda value: (value, 1)),
+        program(
+            lambda value: value, **adds, field_dtype="int32", update=lambda field, value: value / 2
+        ),
+        program(lambda value: value + 2**29, combine="max"),
+        program(
+            lambda value: 0, **adds, field_dtype="int32", update=lambda field, value: value + 2**40
+        ),
+    ]
+
+    def messages(placed: Any) -> list[str]:
+        found = []
+        for one in programs:
+            with pytest.raises((errors.OperatorError, errors.ValueOverflowError)) as info:
+                gw.run(one, placed, {0: 5})
+            found.append(str(info.value))
+        return found
+
+    def run(processes: Processes) -> list[str]:
+        with processes.place("path:40", devices="cuda") as placed:
+            return messages(placed)
+
+    with emulated_gpus(2) as machine:
+        first, second = run_processes(machine, 2, run)
+        with gw.place(gw.generate("path:40"), names_of(2)) as placed:
+            assert first == second == messages(placed)
 
 
 def vertex_queries(graph: gw.Graph) -> list[tuple[gw.VertexProgram, dict[str, Any]]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import godwit as gw
@@ -390,8 +391,8 @@ def test_betweenness_of_every_graph(name: str) -> None:
     n = graph.vertex_count
     some = [graph.ids[v] for v in sorted({0, n - 1})] if n else []
     queries: list[dict[str, Any]] = [{}, {"endpoints": True}] if n <= 300 else []
-    for sources in [some] if n else []:
-        queries += [{"sources": sources, "normalized": False}, {"sources": sources, "gpu": BY_HOST}]
+    if n:
+        queries += [{"sources": some, "normalized": False}, {"sources": some, "gpu": BY_HOST}]
     betweenness(graph, *({"weighted": False, **query} for query in queries))
 
 
@@ -440,6 +441,14 @@ def test_betweenness_apart_and_together(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(errors.GraphTooLargeError, match="searches apart, with the whole graph"):
         betweenness(graph, {"gpu": BY_HOST})
 
+    def run(processes: Processes) -> Any:
+        with processes.place(graph, devices="cuda") as placed:
+            gw.betweenness_centrality(placed)
+            return placed._whole
+
+    with emulated_gpus(2) as machine:
+        assert run_processes(machine, 2, run) == [None, None]  # none keeps it in vain
+
 
 @emulates
 def test_betweenness_of_a_graph_that_no_gpu_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,7 +461,7 @@ def test_betweenness_of_a_graph_that_no_gpu_holds(monkeypatch: pytest.MonkeyPatc
 
 
 @emulates
-def test_betweenness_of_too_many_paths() -> None:
+def test_betweenness_of_too_many_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of paths beyond float64 are counted by cores, whether GPUs search apart or together."""
     steps = np.arange(0, 2200, 2)
     sides = np.concatenate([steps, steps, steps + 1, steps + 1])
@@ -464,6 +473,18 @@ def test_betweenness_of_too_many_paths() -> None:
     ):
         (statistics,) = betweenness(graph, given)
         assert "overflow" in statistics.seconds
+    real = GpuGraph.whole
+
+    def refuse(placed: GpuGraph) -> Any:
+        if placed.processes.rank == 0:
+            raise errors.GraphTooLargeError("no room")
+        return real(placed)
+
+    monkeypatch.setattr(GpuGraph, "whole", refuse)
+    far = {"sources": [0, *range(2150, 2200)], "normalized": False}
+    (statistics,) = betweenness(graph, far)
+    assert "overflow" in statistics.seconds
+    assert not statistics.rounds.any()  # nothing that a GPU has done counts
 
 
 def step_programs(
@@ -575,6 +596,46 @@ def vertex_programs(
             assert fields.dtype == expected.fields.dtype
             np.testing.assert_allclose(fields, expected.fields, rtol=1e-7)
         assert all(part[place].statistics.processes == count for part in parts)
+
+
+@emulates
+def test_errors_of_vertex_programs_are_those_of_one_process() -> None:
+    """They name the user's operators, and not what is made of them."""
+
+    def program(message: Any, **more: Any) -> gw.VertexProgram:
+        return gw.VertexProgram("wrong", message, **({"combine": "min", "dtype": "int32"} | more))
+
+    adds: dict[str, Any] = {"combine": "add", "activate": lambda value: value > 0}
+    programs = [
+        program(lambda value: value * 0.5),
+        program(lambda value: None),
+        program(lambda value: value + 1, activate=lambda value: value),
+        program(lambda value: value // (value - value), activate=lambda value: (value, 1)),
+        program(
+            lambda value: value, **adds, field_dtype="int32", update=lambda field, value: value / 2
+        ),
+        program(lambda value: value + 2**29, combine="max"),
+        program(
+            lambda value: 0, **adds, field_dtype="int32", update=lambda field, value: value + 2**40
+        ),
+    ]
+
+    def messages(placed: Any) -> list[str]:
+        found = []
+        for one in programs:
+            with pytest.raises((errors.OperatorError, errors.ValueOverflowError)) as info:
+                gw.run(one, placed, {0: 5})
+            found.append(str(info.value))
+        return found
+
+    def run(processes: Processes) -> list[str]:
+        with processes.place("path:40", devices="cuda") as placed:
+            return messages(placed)
+
+    with emulated_gpus(2) as machine:
+        first, second = run_processes(machine, 2, run)
+        with gw.place(gw.generate("path:40"), names_of(2)) as placed:
+            assert first == second == messages(placed)
 
 
 def vertex_queries(graph: gw.Graph) -> list[tuple[gw.VertexProgram, dict[str, Any]]]:
@@ -724,6 +785,101 @@ def test_errors_of_one_process_reach_all() -> None:
         first, second = run_processes(machine, 2, run)
     assert "source must be" in first[0] == second[0]
     assert "processes 0 and 1 call different functions" in first[1]
+
+
+@emulates
+def test_arguments_differ_wherever_an_element_does() -> None:
+    """Also in the middle of long arrays, which ``repr`` leaves out; the order of sets does not count."""
+    long = np.arange(3000)
+    other = np.where(long == 1500, 7, long)
+    texts = list(map(str, long))
+    pairs: list[tuple[Any, Any]] = [
+        (long, other),
+        (long.astype(float), long),
+        (long.reshape(30, 100), long.reshape(100, 30)),
+        (pandas.Series(long), pandas.Series(other)),
+        (pandas.Series(texts), pandas.Series([*texts[:-1], "7"])),
+        (pandas.Series(long), pandas.Series(long, index=other)),
+        ({"x": [long]}, {"x": [other]}),
+        ({1: 2}, {1: 3}),
+        ({*texts}, {*texts[1:]}),
+    ]
+
+    def run(processes: Processes) -> None:
+        for pair in pairs:
+            with processes.running("same", pair[0], {*reversed(texts)}):
+                processes.require_same(pair[1], "it", "the same")
+            with pytest.raises(errors.ProcessError), processes.running("x", pair[processes.rank]):
+                pass
+            with pytest.raises(errors.ProcessError), processes.running("x"):
+                processes.require_same(pair[processes.rank], "it", "the same")
+        mine = (long, other)[processes.rank]
+        for devices in (None, "cuda"):
+            with processes.place("star:3000", devices=devices) as placed:
+                with pytest.raises(errors.ProcessError):
+                    gw.bfs(placed, mine)
+                with pytest.raises(errors.ProcessError):
+                    gw.betweenness_centrality(placed, sources=mine)
+
+    with emulated_gpus(2) as machine:
+        run_processes(machine, 2, run)
+
+
+@emulates
+def test_values_that_differ_are_refused() -> None:
+    """Each GPU begins with all values, of which those of processes would differ."""
+    graph = gw.generate("path:80")
+    n = graph.vertex_count
+
+    def run(processes: Processes) -> Any:
+        rank = processes.rank
+        numbers = np.arange(n)
+        several = dict(enumerate(numbers.tolist()))
+        other = numbers + np.where(numbers == 40, rank, 0)
+        labels = gw.VertexProgram("labels", lambda value: value, "min", "int64", initial=other)
+        called = gw.VertexProgram(
+            "called", lambda value: value, "min", "int64", initial=lambda vertices: vertices + rank
+        )
+        with processes.place(graph, devices="cuda") as placed:
+            for wrong in (
+                lambda: gw.run(FEWEST_HOPS, placed, {rank * 20: 0}),
+                lambda: gw.run(LOST, placed, other),
+                lambda: gw.run(labels, placed),
+                lambda: gw.run(called, placed),
+                lambda: LEVELS_PULLED.run(placed, [rank * 20]),
+                lambda: GAINED_BITS.run(placed, fields={"bits": other}),
+                lambda: GAINED_BITS.run(placed, fields={"bits": several | {40: rank}}),
+                lambda: GAINED_BITS.run(placed, fields={"bits": rank}),
+                lambda: gw.pagerank(placed, personalization={rank: 1}),
+                lambda: gw.pagerank(placed, initial=other + 1),
+            ):
+                with pytest.raises(errors.ProcessError):
+                    wrong()
+        with processes.place("path:2", devices="cuda") as placed:
+            mine = [7 + rank]
+            found = gw.run(LOST, placed, mine).values
+            assert GAINED_BITS.run(placed, fields={"bits": mine}).fields["bits"].tolist() == [15]
+        return found.tolist()
+
+    with emulated_gpus(2) as machine:
+        assert np.concatenate(run_processes(machine, 2, run)).tolist() == [0, 0]
+
+
+@emulates
+def test_one_vertex_on_two_processes() -> None:
+    """One has no vertex, and the part of the other is the whole."""
+
+    def run(processes: Processes) -> Any:
+        with processes.place("path:1", devices="cuda") as placed:
+            mine = np.full(len(placed.vertices), 9)
+            whole = [9]
+            for given in (mine, whole):
+                assert gw.run(LOST, placed, given).values.tolist() == mine.tolist()
+                found = GAINED_BITS.run(placed, fields={"bits": given}).fields["bits"]
+                assert found.tolist() == mine.tolist()
+
+    with emulated_gpus(2) as machine:
+        run_processes(machine, 2, run)
 
 
 @emulates

@@ -89,7 +89,6 @@ class GpuGraph(OnProcesses):
         _ = self.steps
         if self._whole is None:
             self._whole = PlacedGraph(self.graph, Context(self.device), None, 0, None)
-            self._whole.is_kept = True
         return self._whole
 
     def drop_whole(self) -> None:

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from types import FrameType, TracebackType
@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 import numpy as np
 
 from godwit import config
+from godwit.arrays import host_array
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, GodwitError, GraphTooLargeError, ProcessError
 from godwit.runtime.statistics import RunStatistics
@@ -169,11 +170,10 @@ class Processes:
 
     @contextmanager
     def _running_alike(self, name: str, arguments: tuple[Any, ...]) -> Iterator[None]:
+        checksum = _checksum((name, arguments))
         self._runs = name
         self.volume = Volume(self.count)
-        # The order of a set of texts differs in each process.
-        same = [sorted(one, key=repr) if isinstance(one, Set) else one for one in arguments]
-        self._sent_headers[:, _RUNS] = zlib.crc32(repr((name, same)).encode())
+        self._sent_headers[:, _RUNS] = checksum
         previous = self._take_interruptions()
         try:
             yield
@@ -202,12 +202,12 @@ class Processes:
         return self._headers[:, _NUMBERS : _NUMBERS + len(numbers)]
 
     def require_same(self, given: Any, what: str, kind: str) -> None:
-        """Meet; raise ProcessError if a value that users give in all processes differs, by its ``repr``.
+        """Meet; raise ProcessError if a value that users give in all processes differs.
 
         :param what: the name of the value in the message
         :param kind: what all must give, in words
         """
-        sums = self.meet(zlib.crc32(repr(given).encode()))[:, 0]
+        sums = self.meet(_checksum(given))[:, 0]
         differs = int(np.argmax(sums != sums[0]))
         if differs:
             raise ProcessError(f"{what} differs in processes 0 and {differs}: all must give {kind}")
@@ -560,6 +560,31 @@ class _Excepthook:
             return
         self._previous(kind, error, traceback)
         processes.abort(f"{kind.__name__}: {error}")
+
+
+def _checksum(given: Any) -> int:
+    """Return a checksum of arguments that users give."""
+    return zlib.crc32(repr(_content(given)).encode())
+
+
+def _content(given: Any) -> Any:
+    """Return what has another ``repr`` for arguments of other content; that of an array lacks elements."""
+    if isinstance(given, Set):
+        # The order of a set of texts differs in each process.
+        return sorted(map(_content, given), key=repr)
+    if isinstance(given, Mapping):
+        return [(_content(key), _content(value)) for key, value in given.items()]
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes | range):
+        return list(map(_content, given))
+    if hasattr(given, "__array__") and not isinstance(given, np.generic):
+        try:
+            array = host_array(given)
+        except (TypeError, ValueError, GodwitError):  # the function that gets it says what is wrong
+            return repr(given)
+        index = _content(given.index) if hasattr(given, "iloc") else None
+        values = array.tolist() if array.dtype.hasobject else zlib.crc32(array.tobytes())
+        return array.dtype.str, array.shape, values, index
+    return given
 
 
 def _yield_core() -> None:

@@ -41,7 +41,8 @@ def run(
     code, plain = program.code, graph.graph
     given = fields if isinstance(fields, Mapping) else {}
     kinds = sorted((repr(name), kind_of(values)) for name, values in given.items())
-    same = repr(numbers), kind_of(frontier), kinds, options.gpu
+    declared = program.declarations
+    same = declared.fields, declared.numbers, numbers, frontier, kinds, options.gpu
     with graph.running("StepProgram.run", key_of(code), *same):
         check_end(code)
         if isinstance(fields, Mapping):
@@ -49,13 +50,13 @@ def run(
                 name: whole_array(graph, f"field {name!r}", fields[name])
                 for name in sorted(fields, key=repr)
             }
-        state = initial_state(code, plain, program.declarations, fields, numbers, frontier)
+        state = initial_state(code, plain, declared, fields, numbers, frontier)
         statistics = run_code_together(code, graph.steps, state, options)
         graph.processes.report(statistics)
         own = graph.vertices
         members = np.zeros(len(own), bool)
         members[state.frontier.astype(np.int64) - own.start] = True
-        values = dict(zip(program.declarations.fields, state.fields, strict=True))
+        values = dict(zip(declared.fields, state.fields, strict=True))
         return DistributedStepResult(graph, values, state.numbers(code), members, statistics)
 
 
@@ -65,21 +66,27 @@ def whole_array(graph: GpuGraph, what: str, given: Any) -> Any:
     All processes call it.
 
     :param what: its name in messages
+    :raises ProcessError: what is given is of all vertices, and differs
     """
-    if kind_of(given) != "values":
-        return given
-    values = as_array(given, what)
-    is_part = values.shape == (len(graph.vertices),) != (graph.vertex_count,)
-    if not graph.processes.meet(int(is_part)).all():
-        return given
-    return np.concatenate(graph.processes.share(values))
+    if kind_of(given) == "values":
+        values = as_array(given, what)
+        is_part = values.shape == (len(graph.vertices),)
+        if graph.processes.meet(int(is_part)).all():
+            return np.concatenate(graph.processes.share(values))
+    graph.processes.require_same(given, what, "the same values, or each those of its own vertices")
+    return given
 
 
-def key_of(code: StepCode) -> str:
-    """Return a text that differs for programs of other operators, or of other constants in these."""
+def key_of(code: StepCode, *functions: Any) -> str:
+    """Return a text that differs for programs of other operators, or of other constants in these.
+
+    :param functions: others that the run calls; what is no function is left out
+    """
     content = Content({})
     for step in code.instructions():
         content.add(f"{step.index} {step.label} {step.everywhere}")
         for operator in step.operators():
             content.visit(operator.function, step.label)
+    for function in filter(callable, functions):
+        content.visit(function, "initial")
     return content.digest.hexdigest()

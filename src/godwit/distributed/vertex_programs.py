@@ -24,7 +24,7 @@ from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph, by_id, kind_of
 from godwit.distributed.result import DistributedScores
 from godwit.dtypes import Array, frozen, id_dtype_for
-from godwit.errors import InputError, ProcessError, ValueOverflowError
+from godwit.errors import InputError, ProcessError
 from godwit.graph.ids import Vertex
 from godwit.graph.interchange.tables import Column
 from godwit.graph.rows import require_memory, thread_count_for
@@ -51,7 +51,7 @@ from godwit.worker.cpu.worker import ARCS, FILTERED, PROCESSED, USELESS
 from godwit.worker.delta import delta_for, typical_weight
 from godwit.worker.options import SolverOptions, WorkerOptions, query_options
 from godwit.worker.program import VertexProgram
-from godwit.worker.solve import most_items, reset_beyond, start_array
+from godwit.worker.solve import most_items, overflow_error, reset_beyond, start_array
 from godwit.worker.task import Start, as_value, combined, initial_values, start_values
 
 _ALONE_ITEMS = 512
@@ -450,10 +450,7 @@ class _Run:
 
     def _check_overflow(self) -> None:
         if self._ends[OVERFLOWED]:
-            raise ValueOverflowError(
-                f"a message of program {self._program.name!r} does not fit {self._program.dtype.name}; "
-                "declare a wider dtype"
-            )
+            raise overflow_error(self._program)
 
     def _team(self, function: Kernel, *arguments: Any, small: bool) -> None:
         """Run a kernel on the threads of this process."""

@@ -17,7 +17,7 @@ from godwit.distributed.graph import kind_of
 from godwit.distributed.step_programs_gpus import key_of, whole_array
 from godwit.distributed.vertex_programs import DistributedSolution
 from godwit.dtypes import Array
-from godwit.errors import InputError
+from godwit.errors import InputError, ValueOverflowError
 from godwit.frontier.code import SIZE
 from godwit.frontier.operators import Step, advance, compute, repeat
 from godwit.frontier.operators import filter as filter_vertices
@@ -26,10 +26,11 @@ from godwit.frontier.state import initial_state, run_code_together
 from godwit.graph.ids import Vertex
 from godwit.progress import ProgressArgument
 from godwit.public import public
+from godwit.runtime.content import ADAPTERS
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.worker.options import query_options
 from godwit.worker.program import Initial, VertexProgram
-from godwit.worker.solve import most_items, reset_beyond, start_array
+from godwit.worker.solve import most_items, overflow_error, reset_beyond, start_array
 from godwit.worker.task import Start, as_value, combined, initial_values, start_values
 
 
@@ -58,8 +59,11 @@ def run(
         raise InputError(f"expected a VertexProgram, got a {type(program).__name__}")
     options = query_options(execution=execution, timeout_s=timeout_s, progress=progress, gpu=gpu)
     steps = _as_steps(program, has_limit=limit is not None)
-    asked = repr(parameters), limit, target, execution, max_items, kind_of(start), options.gpu
-    with graph.running("run", key_of(steps.code), *asked):
+    asked = parameters, limit, target, execution, max_items, kind_of(start), options.gpu
+    initials = program.initial, program.field_initial
+    arrays = [one for one in initials if not callable(one)]
+    key = key_of(steps.code, *initials)
+    with graph.running("run", key, steps.declarations.fields, arrays, *asked):
         if execution == "asynchronous":
             raise InputError(
                 "vertex programs run in supersteps on GPUs of several processes: leave execution out"
@@ -82,7 +86,10 @@ def run(
         state.frontier = seeds.astype(plain.id_dtype)
         state.integers[SIZE] = len(seeds)
         most = most_items(max_items, n) * len(steps.code.steps[0].body)
-        statistics = run_code_together(steps.code, graph.steps, state, options, max_items=most)
+        try:
+            statistics = run_code_together(steps.code, graph.steps, state, options, max_items=most)
+        except ValueOverflowError:
+            raise overflow_error(program) from None
         found = dict(zip(steps.declarations.fields, state.fields, strict=True))
         values = found[_values_of(program)]
         if goal is not None:
@@ -102,9 +109,7 @@ def _initial(program: VertexProgram, graph: GpuGraph, start: Any) -> tuple[Array
     start = graph.graph.ids.by_position(start, "start", complete_is_array=False)
     if isinstance(start, Mapping):
         values = _of_all(initial, program.identity, n, program.dtype)
-        graph.processes.require_same(
-            list(start.values()), "the mapping of values of start", "the same mapping"
-        )
+        graph.processes.require_same(start, "the mapping of values of start", "the same mapping")
         given = np.fromiter(start, np.int64, len(start))
         values[given] = combined(program, values[given], start_values(program, start))
         # Where values accumulate, initial values may be active themselves: all are examined.
@@ -197,7 +202,7 @@ def _translated(program: VertexProgram, *, has_limit: bool) -> StepProgram:
 
 def _operator(function: Callable[..., Any], names: list[str], text: str) -> Callable[..., Any]:
     """Return a function of some names that returns an expression, which may call ``function``."""
-    space: dict[str, Any] = {"function": function, "__name__": "vertex_program"}
+    space: dict[str, Any] = {"function": function, "__name__": ADAPTERS}  # errors name the user's
     exec(f"def operator({', '.join(names)}):\n    return {text}\n", space)
     made: Callable[..., Any] = space["operator"]
     return made

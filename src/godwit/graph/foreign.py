@@ -47,6 +47,6 @@ def not_a_graph(value: Any) -> InputError:
     if type(value).__name__ in ("DistributedGraph", "GpuGraph"):
         advice = (
             ", a graph on several processes, which bfs, sssp, connected_components, pagerank, "
-            "betweenness_centrality, run and write take"
+            "betweenness_centrality, run, StepProgram.run and write take"
         )
     return InputError(f"expected a godwit.Graph, got a {kind_of(value)}{advice}")

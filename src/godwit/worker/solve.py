@@ -334,7 +334,8 @@ def _solve_on_cores(
         counts = run_program(
             program.operators, devices, parts, run_options, destination, idle, poll
         )
-    _refuse_overflow(program, overflows=counts.value_overflow)
+    if counts.value_overflow:
+        raise overflow_error(program)
     statistics.take_counts(counts)
     if shared:
         return Solution(destination.values, destination.fields, statistics, graph)
@@ -435,7 +436,7 @@ def _run_on_gpus(
 
     def take(end: RunEnd) -> None:
         if end.overflows:
-            _refuse_overflow(program, overflows=True)
+            raise overflow_error(program)
         if end.compile_s:
             seconds["compile"] = end.compile_s
         seconds["kernel"] = end.kernel_s
@@ -460,13 +461,12 @@ def _statistics(placed: PlacedGraph, name: str, options: SolverOptions) -> RunSt
     return RunStatistics(names, "bulk-synchronous" if options.in_steps else name)
 
 
-def _refuse_overflow(program: VertexProgram, *, overflows: bool) -> None:
-    """Raise ValueOverflowError if a value overflowed."""
-    if overflows:
-        raise ValueOverflowError(
-            f"a message of program {program.name!r} does not fit {program.dtype.name}; "
-            "declare a wider dtype"
-        )
+def overflow_error(program: VertexProgram) -> ValueOverflowError:
+    """Return the error for a value that does not fit the program's dtype."""
+    return ValueOverflowError(
+        f"a message of program {program.name!r} does not fit {program.dtype.name}; "
+        "declare a wider dtype"
+    )
 
 
 def _require_run_memory(

@@ -110,6 +110,7 @@ class _Query:
             if not self._steps.any(sums is None) and sums is not None:
                 return self._added_up(sums)
             self._steps.copies_fit = False
+            self._graph.drop_whole()
         totals = self._totals_together()
         if totals is None:  # too many paths
             return self._added_up(self._sums_of_cores(self._sources[rank::count]))
@@ -163,6 +164,7 @@ class _Query:
             )
         if outcome.vertices is None:
             self._statistics.split_run({"overflow": sum(outcome.seconds.values())})
+            self._statistics.begin_on(["cpu"])
             return None
         self._statistics.split_run(outcome.seconds)
         self._statistics.processed_items = outcome.visited

@@ -73,8 +73,8 @@ def _run(
 
     :param definition: arguments of :meth:`RankSettings.checked`
     """
-    given = {name: value for name, value in definition.items() if name != "personalization"}
-    with graph.running("pagerank", given, max_iterations, accelerated, options.gpu):
+    same = definition, initial, max_iterations, accelerated, options.gpu
+    with graph.running("pagerank", *same):
         plain = graph.graph
         check_options(graph.steps.devices, options.gpu, "PageRank by iterations", OF_STEPS)
         settings = RankSettings.checked(plain, **definition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,21 +92,23 @@ class OneGpuPlan(StepPlan[StepPlacement]):
         :raises GraphTooLargeError: need against free, before anything is allocated
         """
         fields: Mapping[str, Any] = self.arguments.dtype.fields or {}
-        counts = {
-            name: int(np.prod(fields[name][0].shape)) if name in fields else 1 for name in sizes
-        }
+        shapes = {name: fields[name][0].shape if name in fields else () for name in sizes}
         self.placement.reserve(
             *(
                 (self.array(name, number), [max(_LEAST_BYTES, nbytes)])
                 for name, nbytes in sizes.items()
-                for number in range(counts[name])
+                for number in range(math.prod(shapes[name]))
             )
         )
         for name in sizes.keys() & fields.keys():
             pointers = [
-                self.array(name, number)[self.part].pointer for number in range(counts[name])
+                self.array(name, number)[self.part].pointer
+                for number in range(math.prod(shapes[name]))
             ]
-            self.struct[name] = np.array(pointers, np.uint64).reshape(fields[name][0].shape)
+            if len(shapes[name]) == 0:
+                (self.struct[name],) = pointers
+            else:
+                self.struct[name] = np.array(pointers, np.uint64).reshape(shapes[name])
 
     def ask(
         self, state: Any = None, *, phase: int = 0, early: bool = False, poll: ProgressPoll | None

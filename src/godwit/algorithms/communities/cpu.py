@@ -38,6 +38,8 @@ MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
 LEAST_CLASSES, MOST_JOINED_CLASSES = 4, 64
 """A level with a number of classes between these has fewer in rounds in which few vertices are active."""
+_MOST_TIMES_FEWER = 8
+"""But no fewer than an eighth: where rows are long, moves of few vertices concern many."""
 _PIECE = 4096
 """Arcs that a thread takes room for at a time when it writes rows."""
 _PIECE_ROW = 256
@@ -104,7 +106,8 @@ def _classes_of_round(classes: int, listed: Any, n: Any) -> Any:
     """
     if classes > MOST_JOINED_CLASSES:
         return classes
-    while classes > LEAST_CLASSES and classes * listed <= (classes // 2) * n:
+    least = max(LEAST_CLASSES, classes // _MOST_TIMES_FEWER)
+    while classes > least and classes * listed <= (classes // 2) * n:
         classes //= 2
     return classes
 

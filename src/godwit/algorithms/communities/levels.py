@@ -38,7 +38,7 @@ _LAST_MOVES, _LAST_MOVES_UPWARD, _LAST_MOVES_AGAIN = 256, 64, 8
 """A round in which no more than a 256th of the vertices move is the last one of a level; on the way up
 a 64th of those of a large level, which move once more on the way down, and an eighth where another
 iteration follows."""
-_VAST_VERTICES = 1 << 20
+_VAST_VERTICES = 1 << 19
 _LAST_MOVED_ARCS = 3
 """On the way up through a level of more vertices, a round is the last as well if those that move, 1 in 8 at
 most, have no more than a third as many arcs as there are vertices, were all rows equally long."""

@@ -9,7 +9,7 @@
 
 constexpr u32 NO_LABEL = 0xffffffffu;
 constexpr u32 NO_CLASS = 0xffffffffu;
-constexpr u32 LEAST_CLASSES = 4, MOST_JOINED_CLASSES = 64;
+constexpr u32 LEAST_CLASSES = 4, MOST_JOINED_CLASSES = 64, MOST_TIMES_FEWER = 8;
 constexpr u32 ROW_LONG = 0;  // a kind of row
 
 // The arcs of a vertex: in-arcs are numbered behind out-arcs.
@@ -29,7 +29,8 @@ __device__ __forceinline__ u32 slots_for(u64 arcs) {
 // is a power of two, become one.
 __device__ __forceinline__ u32 classes_of_round(u32 classes, u64 listed, u64 count) {
     if (classes > MOST_JOINED_CLASSES) return classes;
-    while (classes > LEAST_CLASSES && classes * listed <= classes / 2 * count) classes /= 2;
+    const u32 least = max(LEAST_CLASSES, classes / MOST_TIMES_FEWER);
+    while (classes > least && classes * listed <= classes / 2 * count) classes /= 2;
     return classes;
 }
 

@@ -5,6 +5,7 @@ Processes are threads here, with emulated GPUs; at the end, real ones on real GP
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import sys
@@ -787,6 +788,19 @@ def test_errors_of_one_process_reach_all() -> None:
     assert "processes 0 and 1 call different functions" in first[1]
 
 
+class _OnlyDlpack:
+    """An array of another library; its ``repr`` has an address."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __dlpack__(self, **given: Any) -> Any:
+        return self._values.__dlpack__(**given)
+
+    def __dlpack_device__(self) -> Any:
+        return self._values.__dlpack_device__()
+
+
 @emulates
 def test_arguments_differ_wherever_an_element_does() -> None:
     """Also in the middle of long arrays, which ``repr`` leaves out; the order of sets does not count."""
@@ -802,13 +816,16 @@ def test_arguments_differ_wherever_an_element_does() -> None:
         (pandas.Series(long), pandas.Series(long, index=other)),
         ({"x": [long]}, {"x": [other]}),
         ({1: 2}, {1: 3}),
+        (np.array(texts), np.array([*texts[:-1], "7"])),
+        (np.array(texts, np.dtypes.StringDType()), np.array([*texts[1:], "7"])),
+        (_OnlyDlpack(long), _OnlyDlpack(other)),
         ({*texts}, {*texts[1:]}),
     ]
 
     def run(processes: Processes) -> None:
         for pair in pairs:
-            with processes.running("same", pair[0], {*reversed(texts)}):
-                processes.require_same(pair[1], "it", "the same")
+            with processes.running("same", copy.deepcopy(pair[0]), {*reversed(texts)}):
+                processes.require_same(copy.deepcopy(pair[1]), "it", "the same")
             with pytest.raises(errors.ProcessError), processes.running("x", pair[processes.rank]):
                 pass
             with pytest.raises(errors.ProcessError), processes.running("x"):

@@ -562,6 +562,10 @@ class _Excepthook:
         processes.abort(f"{kind.__name__}: {error}")
 
 
+_OF_ARRAYS = ("__array__", "__dlpack__", "__cuda_array_interface__")
+"""Attributes of arrays of several libraries."""
+
+
 def _checksum(given: Any) -> int:
     """Return a checksum of arguments that users give."""
     return zlib.crc32(repr(_content(given)).encode())
@@ -576,13 +580,15 @@ def _content(given: Any) -> Any:
         return [(_content(key), _content(value)) for key, value in given.items()]
     if isinstance(given, Sequence) and not isinstance(given, str | bytes | range):
         return list(map(_content, given))
-    if hasattr(given, "__array__") and not isinstance(given, np.generic):
+    is_array = any(hasattr(given, protocol) for protocol in _OF_ARRAYS)
+    if is_array and not isinstance(given, np.generic):
         try:
             array = host_array(given)
         except (TypeError, ValueError, GodwitError):  # the function that gets it says what is wrong
             return repr(given)
         index = _content(given.index) if hasattr(given, "iloc") else None
-        values = array.tolist() if array.dtype.hasobject else zlib.crc32(array.tobytes())
+        has_numbers = array.dtype.kind in "biufc"
+        values = zlib.crc32(array.tobytes()) if has_numbers else array.tolist()
         return array.dtype.str, array.shape, values, index
     return given
 

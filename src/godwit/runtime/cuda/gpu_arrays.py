@@ -122,13 +122,22 @@ def _keys_array(keys: Buffer, count: int) -> Any:
 def _in_stream(stream: Stream, what: str) -> Iterator[None]:
     """Run CuPy's functions in a stream of Godwit's, with plain allocations in place of CuPy's pool."""
     module = cupy()
-    free_kept(stream.index)  # which CuPy cannot free
+
+    def allocate(nbytes: int) -> Any:
+        try:
+            memory = module.cuda.Memory(nbytes)
+        except MemoryError:
+            if not free_kept(stream.index):
+                raise
+            memory = module.cuda.Memory(nbytes)
+        return module.cuda.MemoryPointer(memory, 0)
+
     if hasattr(module.cuda.Stream, "from_external"):
         foreign = module.cuda.Stream.from_external(_StreamProtocol(stream))
     else:
         foreign = module.cuda.ExternalStream(stream.handle, stream.index)
     try:
-        with driver.entered(stream.index), foreign, module.cuda.using_allocator(None):
+        with driver.entered(stream.index), foreign, module.cuda.using_allocator(allocate):
             yield
     except MemoryError as error:
         free = config.readable_bytes(free_memory_bytes(stream.index))

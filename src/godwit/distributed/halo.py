@@ -338,19 +338,23 @@ def _pack_bits(
     """Collect the bits of the border's vertices, from a new word on for each process."""
     i = 0
     for process in range(ends.size):
-        word = begins[process]
-        bit = np.int64(0)
-        gathered = np.int64(0)
-        while i < ends[process]:
-            v = np.int64(border[_at(i)])
-            gathered |= ((bitmap[_at(v >> 6)] >> (v & 63)) & 1) << bit
-            bit += 1
-            i += 1
-            if bit == 64 or i == ends[process]:
-                packed[_at(word)] = gathered
-                word += 1
-                bit = np.int64(0)
-                gathered = np.int64(0)
+        word, end = begins[process], ends[process]
+        while i < end:
+            gathered = np.int64(0)
+            if end - i >= 64:  # a constant number of turns, which are computed several at once
+                for bit in range(64):
+                    gathered |= _bit_of(bitmap, border[_at(i + bit)]) << bit
+            else:
+                for bit in range(end - i):
+                    gathered |= _bit_of(bitmap, border[_at(i + bit)]) << bit
+            packed[_at(word)] = gathered
+            word += 1
+            i = min(i + 64, end)
+
+
+def _bit_of(bitmap: Any, vertex: Any) -> Any:
+    v = np.int64(vertex)
+    return (bitmap[_at(v >> 6)] >> (v & 63)) & 1
 
 
 @kernel

@@ -6,8 +6,7 @@ bytes) of its GPU's memory, and where it puts what it gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.transfer.copies import download, fill
 from godwit.runtime.cuda.transfer.nvshmem import SymmetricMemory
 from godwit.supersteps.processes import Spans
 
@@ -57,15 +57,18 @@ class HostCopies:
 
     def copy(self, sent: Sequence[Spans], into: Sequence[Spans]) -> None:
         """Do what :class:`GpuCopies` says."""
-        with _stream(self._index) as stream:
-            parts = [np.empty(_size(spans), np.uint8) for spans in sent]
-            for part, spans in zip(parts, sent, strict=True):
-                _copy_out(spans, part.ctypes.data, stream)
-            stream.synchronize()
-            received = self._processes.exchange(parts)
-            for part, spans in zip(received, into, strict=True):
-                _copy_in(part.ctypes.data, spans, stream)
-            stream.synchronize()
+        parts = [np.empty(_size(spans), np.uint8) for spans in sent]
+        self._copy_each(download, sent, parts)
+        self._copy_each(fill, into, self._processes.exchange(parts))
+
+    def _copy_each(
+        self, copy: Callable[[int, int, Array], None], every: Sequence[Spans], parts: list[Array]
+    ) -> None:
+        for spans, part in zip(every, parts, strict=True):
+            begin = 0
+            for address, nbytes in spans:
+                copy(self._index, address, part[begin : begin + nbytes])
+                begin += nbytes
 
 
 class NvshmemCopies:
@@ -92,7 +95,8 @@ class NvshmemCopies:
         if not size:
             return
         address, slot = self._memory.mailboxes(size, 2 * count, self._processes.largest)
-        with _stream(self._index) as stream:
+        stream = Stream(self._index)
+        try:
             for other, spans in enumerate(sent):
                 source = address + slot * (count + other)
                 _copy_out(spans, source, stream)
@@ -105,6 +109,8 @@ class NvshmemCopies:
             for other, spans in enumerate(into):
                 _copy_in(address + slot * other, spans, stream)
             stream.synchronize()
+        finally:
+            stream.close()
 
 
 def _size(spans: Spans) -> int:
@@ -121,12 +127,3 @@ def _copy_in(source: int, spans: Spans, stream: Stream) -> None:
     for address, nbytes in spans:
         driver.copy_async(address, source, nbytes, stream)
         source += nbytes
-
-
-@contextmanager
-def _stream(index: int) -> Iterator[Stream]:
-    stream = Stream(index)
-    try:
-        yield stream
-    finally:
-        stream.close()

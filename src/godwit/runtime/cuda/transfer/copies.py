@@ -39,17 +39,29 @@ def upload(buffer: Buffer, array: Array | HeldArray) -> None:
 
 def download(index: int, pointer: int, array: Array) -> None:
     """Fill a contiguous host array from an address of a GPU, where no work is under way."""
+    _copy(Way.DOWN, index, pointer, array)
+
+
+def fill(index: int, pointer: int, array: Array) -> None:
+    """Fill memory of a GPU, where no work is under way, from a contiguous host array."""
+    _copy(Way.UP, index, pointer, array)
+
+
+def _copy(way: Way, index: int, pointer: int, array: Array) -> None:
     if array.nbytes == 0:
         return
-    begin = perf_counter()
-    if not copy_by_pool(Way.DOWN, index, pointer, array):
+    begin, host = perf_counter(), array.ctypes.data
+    if not copy_by_pool(way, index, pointer, array):
+        to, origin = (host, pointer) if way == Way.DOWN else (pointer, host)
         stream = Stream(index)
         try:
-            driver.copy_async(array.ctypes.data, pointer, array.nbytes, stream)
+            driver.copy_async(to, origin, array.nbytes, stream)
             stream.synchronize()
         finally:
             stream.close()
-    copied(f"cuda:{index}", HOST, array.nbytes, begin)
+    gpu = f"cuda:{index}"
+    first, last = (gpu, HOST) if way == Way.DOWN else (HOST, gpu)
+    copied(first, last, array.nbytes, begin)
 
 
 def copy_by_pool(way: Way, index: int, pointer: int, array: Array) -> bool:

@@ -66,7 +66,7 @@ def _searches(weight: np.dtype | None) -> Iterator[str]:
             yield worker_program.source(bfs.PROGRAM.operators, variant, 0)
     distance = program.operators.value_dtype
     yield delivery.source(
-        results.conversion_of(distance, **sssp_cuda.conversion_of(distance)), _IDS
+        results.conversion_of(distance, **sssp_cuda.result_arguments(distance)), _IDS
     )
     if weight is not None:
         yield sssp_cuda.source(_IDS, distance, weight)

@@ -16,20 +16,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.transfer.copies import download, fill
 from godwit.runtime.cuda.transfer.nvshmem import SymmetricMemory
-from godwit.supersteps.processes import Spans
-
-
-class Meetings(Protocol):
-    """What copies need of the processes; a method returns when all have called it."""
-
-    rank: int
-    count: int
-
-    def largest(self, number: int) -> int:
-        """Return the largest of the numbers that processes give."""
-
-    def exchange(self, parts: Sequence[Array]) -> list[Array]:
-        """Send each process an array of bytes; return those that it got, in the order of the processes."""
+from godwit.supersteps.processes import OtherProcesses, Spans
 
 
 class GpuCopies(Protocol):
@@ -52,7 +39,7 @@ class HostCopies:
 
     name = "host"
 
-    def __init__(self, processes: Meetings, index: int) -> None:
+    def __init__(self, processes: OtherProcesses, index: int) -> None:
         self._processes, self._index = processes, index
 
     def copy(self, sent: Sequence[Spans], into: Sequence[Spans]) -> None:
@@ -82,7 +69,7 @@ class NvshmemCopies:
 
     name = "nvshmem"
 
-    def __init__(self, processes: Meetings, index: int, memory: SymmetricMemory) -> None:
+    def __init__(self, processes: OtherProcesses, index: int, memory: SymmetricMemory) -> None:
         self._processes, self._index, self._memory = processes, index, memory
 
     def copy(self, sent: Sequence[Spans], into: Sequence[Spans]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from godwit.dataflow.context import Context
-from godwit.distributed.processes import Processes, is_agreed
+from godwit.distributed.processes import Processes, Transport, is_agreed
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, InputError
 from godwit.graph.csr import Graph
@@ -28,7 +28,6 @@ from godwit.public import OnProcesses
 from godwit.trace import seconds_since
 
 if TYPE_CHECKING:
-    from godwit.distributed.gpu_processes import Transport
     from godwit.supersteps.placement import StepPlacement
 
 

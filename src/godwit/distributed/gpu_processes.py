@@ -6,12 +6,11 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from godwit.distributed.gpu_copies import GpuCopies, HostCopies, NvshmemCopies
-from godwit.distributed.processes import Processes
+from godwit.distributed.processes import Processes, Transport
 from godwit.dtypes import Array
 from godwit.errors import DeviceError, InputError, shown
 from godwit.runtime.cuda import driver, ipc
@@ -22,9 +21,6 @@ from godwit.runtime.cuda.transfer import nvshmem
 from godwit.runtime.protocol import Device
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps.processes import Spans
-
-Transport = Literal["direct", "nvshmem", "host"]
-"""How GPUs of several processes reach each other."""
 
 
 def machine() -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import get_args
 
 import numpy as np
 
 from godwit.distributed.gpu_graph import GpuGraph, place_on_gpus
 from godwit.distributed.graph import DistributedGraph, balanced_bounds
 from godwit.distributed.halo import halo_of_rows
-from godwit.distributed.processes import Processes
+from godwit.distributed.processes import Processes, Transport
 from godwit.dtypes import Array, as_flag
 from godwit.errors import InputError, shown
 from godwit.graph.build import row_sources
@@ -22,9 +22,6 @@ from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
 from godwit.graph.rows import Rows, require_memory
 from godwit.graph.transform import has_sorted_rows
 from godwit.trace import seconds_since
-
-if TYPE_CHECKING:
-    from godwit.distributed.gpu_processes import Transport
 
 
 def place(
@@ -46,7 +43,7 @@ def place(
         named = os.fspath(source)
     elif isinstance(source, Graph):
         named = source.vertex_count, source.arc_count, source.directed
-    if transport not in (None, "direct", "nvshmem", "host"):
+    if transport is not None and transport not in get_args(Transport):
         raise InputError(
             f"transport must be 'direct', 'nvshmem', 'host' or None, got {shown(transport)}"
         )

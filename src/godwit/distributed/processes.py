@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from godwit.distributed.graph import DistributedGraph
     from godwit.graph.csr import Graph
 
+Transport = Literal["direct", "nvshmem", "host"]
+"""How values get to the GPUs of other processes; see :meth:`Processes.place`."""
+
 HEADER_WORDS = 8
 _STATUS, _RUNS, _COUNT, _NUMBERS = range(4)
 MOST_NUMBERS = HEADER_WORDS - _NUMBERS - 1
@@ -115,7 +118,7 @@ class Processes:
         directed: bool | None = None,
         weighted: bool | None = None,
         devices: str,
-        transport: Literal["direct", "nvshmem", "host"] | None = None,
+        transport: Transport | None = None,
     ) -> GpuGraph: ...
 
     def place(
@@ -125,7 +128,7 @@ class Processes:
         directed: bool | None = None,
         weighted: bool | None = None,
         devices: str | None = None,
-        transport: Literal["direct", "nvshmem", "host"] | None = None,
+        transport: Transport | None = None,
     ) -> DistributedGraph | GpuGraph:
         """Divide a graph among the processes, each of which keeps the rows of a range of vertices.
 

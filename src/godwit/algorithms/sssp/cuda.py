@@ -227,7 +227,7 @@ def search_on_gpus(
     return Searched(distance, seconds, gains, looked, supersteps)
 
 
-def conversion_of(dtype: np.dtype[Any]) -> dict[str, Any]:
+def result_arguments(dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return how distances of a dtype become results: arguments of :class:`VertexValues`."""
     name, wide = dtype.name, "float64" if dtype.kind == "f" else "int64"
     unreached = None if wide == name else (UNREACHED[name], UNREACHED[wide])
@@ -254,7 +254,7 @@ class _SsspPlan(StepPlan[StepPlacement]):
         several = placement.device_count > 1
         text = source(placement.id_dtype, dtype, placement.graph.weight_dtype, several=several)
         compile_meanwhile(placement.indexes[0], text)
-        self._conversion = conversion_of(dtype)
+        self._conversion = result_arguments(dtype)
         compile_sorting(placement)
         compile_delivery(placement, dtype, **self._conversion)
         sorted_rows = placement.kept(SortedRowArrays)

@@ -215,13 +215,16 @@ class Machine:
     def refuse_while_running(self, what: str) -> None:
         """EmulationError if kernels that may wait for each other were started and not waited for.
 
-        A kernel whose blocks wait for each other may wait for other kernels; alone it does not, so that
-        memory may be allocated.
+        A kernel whose blocks wait for each other may wait for kernels of other streams; where only one
+        stream has any, it does not, so that memory may be allocated, and kernels loaded.
         """
         with self.lock:
-            left = [one for stream in self._streams.values() for one in stream.left]
-        waiting = [one for one in left if isinstance(one, _Launch) and one.cooperative]
-        if len(waiting) > (what == "allocating"):
+            by_stream = [
+                [one for one in stream.left if isinstance(one, _Launch) and one.cooperative]
+                for stream in self._streams.values()
+            ]
+        waiting = [launches[0] for launches in by_stream if launches]
+        if len(waiting) > (what in ("allocating", "loading")):
             raise EmulationError(
                 f"{what} may wait for kernel {waiting[0].kernel.name}, which may wait for another"
             )

@@ -18,6 +18,7 @@ from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
+from godwit.supersteps.results import VertexValues
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
 from graphs import each_graph, named_graph
 
@@ -45,6 +46,10 @@ def check(method: Method, graph: Any, devices: Any, **settings: Any) -> gw.Commu
         counts = [getattr(one.statistics, name)[0] for one in (result, expected)]
         assert counts[0] == counts[1], name
     return result
+
+
+def _interrupt(*arguments: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def rows_of_all_lengths(lengths: list[int], *, directed: bool) -> Graph:
@@ -138,8 +143,29 @@ class TestEmulated:
 
     def test_slices(self) -> None:
         graph = gw.generators.rmat(5, 6, seed=1).with_random_weights(0.5, 2.0, seed=1)
-        for gpu in (GpuOptions(slice_s=0), ExperimentOptions(blocks=1)):
-            check(gw.leiden, graph, "cuda:0", iterations=1, gpu=gpu)
+        # Of runs that are queued, all leave, or some, and those behind them begin again.
+        for slice_s in (0.0, 1e-4, 1e-3):
+            check(gw.leiden, graph, "cuda:0", iterations=1, gpu=GpuOptions(slice_s=slice_s))
+        check(gw.leiden, graph, "cuda:0", iterations=1, gpu=ExperimentOptions(blocks=1))
+
+    def test_memory_that_queued_runs_use(self) -> None:
+        # Levels have hubs, whose tables grow while runs are queued.
+        graph = rows_of_all_lengths([900, 600, 3, 2, 1], directed=False)
+        for slice_s in (0.0, 0.1):
+            gpu = ExperimentOptions(threads=64, slice_s=slice_s)
+            with gw.place(graph, "cuda:0") as placed:
+                for seed in range(3):
+                    check(gw.leiden, placed, None, seed=seed, gpu=gpu)
+
+    def test_an_interruption_while_runs_are_queued(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        graph = gw.generators.rmat(6, 5, seed=2)
+        with gw.place(graph, "cuda:0") as placed:
+            with monkeypatch.context() as patch:
+                patch.setattr(VertexValues, "begin", _interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    gw.louvain(placed)
+            check(gw.louvain, placed, None)
+            check(gw.leiden, placed, None)
 
     def test_queries_of_a_placed_graph(self) -> None:
         graph = gw.generators.rmat(6, 5, seed=2, symmetrize=False, weights=(1, 3))

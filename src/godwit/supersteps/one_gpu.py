@@ -93,13 +93,14 @@ class OneGpuPlan(StepPlan[StepPlacement]):
         """
         fields: Mapping[str, Any] = self.arguments.dtype.fields or {}
         shapes = {name: fields[name][0].shape if name in fields else () for name in sizes}
-        self.placement.reserve(
-            *(
-                (self.array(name, number), [max(_LEAST_BYTES, nbytes)])
-                for name, nbytes in sizes.items()
-                for number in range(math.prod(shapes[name]))
-            )
-        )
+        needs = [
+            (self.array(name, number), [max(_LEAST_BYTES, nbytes)])
+            for name, nbytes in sizes.items()
+            for number in range(math.prod(shapes[name]))
+        ]
+        if any(array.nbytes(self.part) < nbytes for array, (nbytes,) in needs):
+            self.wait_for_queue()
+        self.placement.reserve(*needs)
         for name in sizes.keys() & fields.keys():
             pointers = [
                 self.array(name, number)[self.part].pointer

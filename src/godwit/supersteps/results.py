@@ -9,6 +9,7 @@ values and those of the halo) go to the host as they are, and threads put them i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -199,23 +200,28 @@ def _addresses(
 
 
 def deliver_items(
-    part: StepPart, pointer: int, count: int, dtype: Any, location: ResultLocation
-) -> tuple[Any, float]:
-    """Return items of a device in a new array, in their order, and the seconds that it took.
+    part: StepPart, items: Sequence[tuple[int, int, Any]], location: ResultLocation
+) -> tuple[list[Any], float]:
+    """Return items of a device in new arrays, in their order, and the seconds that it took.
 
-    :param pointer: address of the first, where no work is under way
+    :param items: by array: the address of the first item, where no work is under way, their number, and
+        their dtype
     """
     begin = perf_counter()
-    if location.gpu is None:
-        result, _ = new_host_array(count, dtype, [part.index])
-        download(part.index, pointer, result)
-    else:
-        result = location.empty(count, dtype)
-        if count:
-            to, nbytes = int(result.data.ptr), int(result.nbytes)
-            driver.copy_peer_async(to, location.gpu, pointer, part.index, nbytes, part.stream)
-            part.stream.synchronize()
-    return result, seconds_since(begin, "gather")
+    results = []
+    for pointer, count, dtype in items:
+        if location.gpu is None:
+            result, _ = new_host_array(count, dtype, [part.index])
+            download(part.index, pointer, result)
+        else:
+            result = location.empty(count, dtype)
+            if count:
+                to, nbytes = int(result.data.ptr), int(result.nbytes)
+                driver.copy_peer_async(to, location.gpu, pointer, part.index, nbytes, part.stream)
+        results.append(result)
+    if location.gpu is not None:
+        part.stream.synchronize()
+    return results, seconds_since(begin, "gather")
 
 
 def fill_vertices(placement: StepPlacement, array: DeviceArray, dtype: Any, out: Array) -> None:

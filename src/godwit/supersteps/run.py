@@ -26,7 +26,7 @@ from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, layout_checks, load
 from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.runtime.cuda.slices import KeptOutcomes, SlicedRun, Written, nanoseconds
+from godwit.runtime.cuda.slices import LEFT, KeptOutcomes, SlicedRun, Written, nanoseconds
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -36,7 +36,7 @@ from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.process_exchange import ProcessExchange, ReportRelay
 from godwit.supersteps.results import VertexValues
 from godwit.supersteps.rows import RowClass, StepRows
-from godwit.trace import seconds_since
+from godwit.trace import active, seconds_since
 from godwit.worker.cuda.placement import synchronize
 
 THREADS = 1024
@@ -47,6 +47,8 @@ EPOCH = STATE_WORDS - 1
 """Word of the state: meetings with other devices so far, in all runs."""
 _COUNTS, _AMOUNTS = 8, 4
 _PROFILED_STEPS = 64
+_GOES_ON, _BEGINS, _FOLLOWS = range(3)
+"""How a launch begins: ``Begin`` of step.cuh."""
 _PHASE = 0x3FFFFFFF
 """Bits of a phase; the others say which blocks run it, and whether the kernel leaves before it."""
 
@@ -303,6 +305,10 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.exchange = self._new_exchange()
         self._run_arrays = [one.kept(RunArrays) for one in placement.placements]
         self._relay: ReportRelay | None = None
+        self._queued: list[Array] = []  # arguments of runs that nothing has waited for
+        self._queued_at: float | None = (
+            None  # when the first of the runs began to whose counts others add
+        )
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
@@ -375,6 +381,26 @@ class StepPlan(SlicedRun, Generic[Placed]):
         :raises DeviceError: a device waited for another in vain
         :raises OperatorError: an operator failed
         """
+        assert behind is None or not self._queued
+        queued_s = 0.0 if self._queued_at is None else perf_counter() - self._queued_at
+        self._begin_run(phase, state, early=early)
+        self.exchange_s = 0.0
+        if self.exchange.by_host:
+            self.exchange.clear()
+        try:
+            kernel_s = self.drive(poll, behind)
+        except BaseException:
+            for arrays in self._run_arrays:
+                arrays.are_valid = False
+            self._queued = []
+            self.give_up()
+            raise
+        finally:
+            self._queued_at = None
+        return queued_s + kernel_s
+
+    def _begin_run(self, phase: int, state: Array | None, *, early: bool) -> None:
+        """Write into the arguments what a run begins with."""
         request = (phase, early, None if state is None else state.tobytes())
         if not self._request.has(request):
             stage = self._stage
@@ -382,29 +408,103 @@ class StepPlan(SlicedRun, Generic[Placed]):
             stage["early"][:] = early
             stage["first_state"][:] = 0 if state is None else state
             self._request.note(request)
-        self.exchange_s = 0.0
-        if self.exchange.by_host:
-            self.exchange.clear()
         for arrays in self._run_arrays:
             if not arrays.are_valid:
                 arrays.clear()
+
+    def queue(self, state: Array, *, phase: int) -> bool:
+        """Start a run of a single device behind those before it, for whose end :meth:`run` waits.
+
+        Counts of queued runs are added to those of the run that waits. If one of them leaves since its
+        slice of time is over, those behind it do nothing, and are started again when it has finished: so
+        memory that their arguments point to stays where it is until :meth:`wait_for_queue` has returned.
+
+        :param state: as of :meth:`run`, like ``phase``
+        :returns: False if nothing is started: :meth:`run` must do it
+        """
+        number, words = len(self._queued), self.spare_end_words
+        is_alone = len(self.placement.parts) == 1 and self.placement.group_size == 1
+        if not is_alone or number == len(words) or active() is not None or self._faulty:
+            return False
+        self._begin_run(phase, state, early=False)
+        self.begin_slice(self.gpu.slice_s, is_first=True)
+        if self._queued_at is None:
+            self._queued_at = perf_counter()
+        words[number] = 0
+        self._stage["ended"][:] = self.ended_pointer(1 + number)
+        self._queued.append(self.arguments.copy())
         try:
-            kernel_s = self.drive(poll, behind)
-        except BaseException:
+            self._launches[0].start()
+        finally:
+            self._stage["ended"][:] = self.ended_pointer(0)
+        return True
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether :meth:`run` waits for queued runs as well, whose time is then its own."""
+        return self._queued_at is not None
+
+    def drop_queue(self) -> None:
+        """Forget runs that were queued before an exception, when they have ended."""
+        if self._queued_at is not None:
+            self._queued, self._queued_at = [], None
+            self._synchronize()
             for arrays in self._run_arrays:
                 arrays.are_valid = False
-            self.give_up()
-            raise
-        return kernel_s
+
+    def wait_for_queue(self) -> None:
+        """Wait until all queued runs have finished."""
+        if not self._queued:
+            return
+        arguments = self.arguments.copy()
+        self._synchronize()
+        self.arguments[:] = self._queued.pop()
+        ended = self._end_words
+        ended[0] = self.spare_end_words[len(self._queued)]
+        self._finish_queue(ended, [], None)
+        self._go_on(ended, [], None)
+        self.arguments[:] = arguments
+
+    def _finish_queue(
+        self, ended: memoryview, ends: list[float], look: Callable[[], None] | None
+    ) -> None:
+        """Finish the queued runs, and start that of the arguments again unless it has ended."""
+        queued: list[Array] = self._queued
+        self._queued = []
+        if ended[0]:
+            return
+        left: int = sum(self.spare_end_words[: len(queued)]) - 1
+        last = self.arguments.copy()
+        self.arguments[:] = queued[left]
+        for arguments in [*queued[left + 1 :], last]:
+            self._go_on(ended, ends, look)
+            self.arguments[:] = arguments
+            self._start_slice(_FOLLOWS, ended, ends, look)
+
+    def _go_on(self, ended: memoryview, ends: list[float], look: Callable[[], None] | None) -> None:
+        """Run the rest of a run that has left."""
+        while self._statuses[0][0] == LEFT:
+            self._start_slice(_GOES_ON, ended, ends, look)
+
+    def _start_slice(
+        self, begins: int, ended: memoryview, ends: list[float], look: Callable[[], None] | None
+    ) -> None:
+        self._slice = Written()
+        self._stage["ended"][:] = self.ended_pointer(0)
+        self._stage["begins"][:] = begins
+        ended[0] = 0
+        super()._run_slice(ended, ends, look, None)
 
     def begin_slice(self, slice_s: float, *, is_first: bool) -> None:
         """Write into the arguments how long the launch lasts, and whether a run begins."""
-        asked = slice_s, is_first
+        follows = self._queued_at is not None
+        begins = _GOES_ON if not is_first else _FOLLOWS if follows else _BEGINS
+        asked = slice_s, begins
         if self._slice.has(asked):
             return
         # Where the host copies, a launch is one superstep.
         self._stage["slice_ns"][:] = 0 if self.exchange.by_host else nanoseconds(slice_s)
-        self._stage["begins"][:] = is_first
+        self._stage["begins"][:] = begins
         self._slice.note(asked)
 
     def _run_slice(
@@ -418,6 +518,8 @@ class StepPlan(SlicedRun, Generic[Placed]):
         placement = self.placement
         if isinstance(placement, StepCopies) or placement.processes is None:
             super()._run_slice(ended, ends, look, behind)
+            if self._queued:
+                self._finish_queue(ended, ends, look)
             return
         with placement.processes.together():
             relay = self._relay

@@ -77,6 +77,11 @@ struct StepBoard {
     StepReport reports[2][MAX_DEVICES];
 };
 
+// How a launch begins: in the state that the one before has left, with a run of its own, or with a run that follows
+// another one in the same stream, without the host between them. That run adds to the counts of the one before, and
+// does nothing unless that has finished.
+enum Begin : u32 { GOES_ON, BEGINS, FOLLOWS };
+
 struct Stage {
     StepControl *control;
     StepBoard *board;
@@ -93,7 +98,7 @@ struct Stage {
     u32 device;
     u32 prepare;  // return at once: the launch only loads the kernel
     u32 early;  // the first superstep accesses no other device's memory, and so precedes the first meeting
-    u32 begins;       // a run begins, from `first_state`; else it goes on from `control->state`
+    u32 begins;       // a Begin: unless it goes on, from `first_state`
     u32 first_phase;  // of a run that begins
     u64 first_state[STATE_WORDS];
 
@@ -104,6 +109,10 @@ struct Stage {
     }
     __device__ __forceinline__ u32 initial_phase() const {
         return begins ? first_phase : control->phase;
+    }
+    // No block changes the status before all have called this: they meet in between.
+    __device__ __forceinline__ bool may_begin() const {
+        return begins != FOLLOWS || load_relaxed(&control->status) == FINISHED;
     }
     __device__ __forceinline__ i64 first() const { return device * capacity; }
 };
@@ -304,7 +313,7 @@ __device__ __forceinline__ u64 warp_end_step(const Stage &stage, StepBlock &bloc
     }
     __syncwarp();
     bool is_first =
-        stage.begins && block.state[STEP] == 0;  // or the gate before the first superstep
+        stage.begins == BEGINS && block.state[STEP] == 0;  // or the gate before the first superstep
     u32 epoch = static_cast<u32>(block.state[EPOCH]) + 1;
     u64 half = HAS_PEERS && stage.devices > 1 ? warp_send_sums(stage, epoch, word) : 0;
     // While the report is under way:
@@ -408,7 +417,7 @@ __device__ __forceinline__ Meeting step_meet(const Stage &stage, StepBlock &bloc
 template <class Body, class Decide>
 __device__ __forceinline__ void run_steps(const Stage &stage, Body body, Decide decide) {
     __shared__ StepBlock block;
-    if (stage.prepare) return;
+    if (stage.prepare || !stage.may_begin()) return;
     StepControl *control = stage.control;
     u64 begin_ns = now_ns();
     if (threadIdx.x == 0) block.word = load_relaxed(&control->release);

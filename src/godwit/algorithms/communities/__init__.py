@@ -395,6 +395,7 @@ class _LevelsRun:
         def run(whole: Any) -> Outcome:
             with whole.held():
                 steps: GpuSteps | Cores
+                inside: int | None = None
                 if is_small(self.graph.vertex_count, arc_count):
                     steps, _ = self._cores(None, poll)
                     on_host, maps = self.find(steps)
@@ -405,11 +406,13 @@ class _LevelsRun:
                         whole, scores, loops, self.seed, gpu, poll, self.options.location
                     )
                     label, maps = self.find(steps)
-                    seconds = steps.seconds
+                    seconds, inside = steps.seconds, steps.inside
                 if poll is not None:
                     poll.before = steps.visits
                 summary = CommunitySummary(whole, gpu, poll, weighted=weighted)
-                found = summary.number(label, self.options.location, resolution=self._weight)
+                found = summary.number(
+                    label, self.options.location, resolution=self._weight, inside=inside
+                )
             for phase, taken in summary.seconds.items():
                 to = "summary" if phase in ("kernel", "sort") else phase
                 seconds[to] = seconds.get(to, 0.0) + taken

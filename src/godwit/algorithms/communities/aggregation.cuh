@@ -31,6 +31,9 @@ struct Aggregation : Level {
         return amount;
     }
 
+    __device__ __forceinline__ u32 above_count() const {
+        return static_cast<u32>(block.state[FOUND]);
+    }
     // Dense numbers, of the next level's vertices that have arcs.
     __device__ __forceinline__ u32 dense_count() const {
         return static_cast<u32>(load_relaxed(&arguments.counters->places) >> 32);
@@ -60,29 +63,44 @@ struct Aggregation : Level {
             marks += arguments.firsts[other];
         u32 base = block_sum(marks);
         const u64 end = block_end(arguments.count);
-        for (u64 first = block_begin(arguments.count); first < end; first += blockDim.x) {
-            const u64 id = first + threadIdx.x;
-            const u32 mark = id < end ? arguments.number[id] : 0;
-            const u32 up_to = warp_sum_up_to(mark);
-            if (lane_id() == WARP - 1) sums[warp_id()] = up_to;
+        const u32 warps = blockDim.x / WARP, below = (1u << lane_id()) - 1;
+        for (u64 first = block_begin(arguments.count); first < end; first += BATCH * blockDim.x) {
+            u32 votes[BATCH], before[BATCH];  // sums of marks of the warps before
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                const u64 id = first + i * blockDim.x + threadIdx.x;
+                votes[i] = __ballot_sync(FULL_WARP, id < end && arguments.number[id]);
+            }
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++)
+                if (lane_id() == 0) sums[i * warps + warp_id()] = __popc(votes[i]);
             __syncthreads();
-            u32 before = 0, all = 0;
-            for (u32 warp = 0; warp < blockDim.x / WARP; warp++) {
-                if (warp < warp_id()) before += sums[warp];
-                all += sums[warp];
+            for (u32 from = 0; from < BATCH * warps; from += WARP) {
+                const u32 which = from + lane_id();
+                const u32 sum = which < BATCH * warps ? sums[which] : 0;
+                const u32 up_to = warp_sum_up_to(sum);
+#pragma unroll
+                for (u32 i = 0; i < BATCH; i++) {
+                    const u32 own = i * warps + warp_id() - from;
+                    const u32 there = __shfl_sync(FULL_WARP, up_to - sum, own % WARP);
+                    if (own < WARP) before[i] = base + there;
+                }
+                base += __shfl_sync(FULL_WARP, up_to, WARP - 1);
             }
-            if (mark) {
-                const u32 number = base + before + up_to - 1;
+#pragma unroll
+            for (u32 i = 0; i < BATCH; i++) {
+                if (!(votes[i] >> lane_id() & 1)) continue;
+                const u32 id = static_cast<u32>(first) + i * blockDim.x + threadIdx.x;
+                const u32 number = before[i] + __popc(votes[i] & below);
                 arguments.number[id] = number;
-                arguments.old[number] = static_cast<u32>(id);
+                arguments.old[number] = id;
             }
-            base += all;
             __syncthreads();
         }
     }
 
     __device__ __forceinline__ void team_clear() const {
-        team_each(arguments.above_count, [&](u32 c) {
+        team_each(above_count(), [&](u32 c) {
             arguments.member_counts[c] = 0;
             arguments.room[c] = 0;
             const u32 name = arguments.old[c];
@@ -119,7 +137,7 @@ struct Aggregation : Level {
     // A warp takes places for several times 32 vertices at once: all warps wait for one word.
     __device__ __forceinline__ void team_lay_out() const {
         LevelCounters &counters = *arguments.counters;
-        const u32 below = (1u << lane_id()) - 1, count = arguments.above_count;
+        const u32 below = (1u << lane_id()) - 1, count = above_count();
         u64 bound = 0;
         for (u64 base = team.warp() * BATCH * WARP; base < count;
              base += team.warps() * BATCH * WARP) {
@@ -177,7 +195,7 @@ struct Aggregation : Level {
     __device__ __forceinline__ void team_place_bigs() const {
         LevelCounters &counters = *arguments.counters;
         const u64 dense = dense_slots();
-        team_each(arguments.above_count, [&](u32 c) {
+        team_each(above_count(), [&](u32 c) {
             const u64 arcs = arguments.room[c];
             if (!is_long(arcs)) return;
             const u64 slots = min(static_cast<u64>(slots_for(arcs)), dense);
@@ -272,14 +290,15 @@ struct Aggregation : Level {
         arguments.above_weights[place] = weight;
     }
 
-    __device__ __forceinline__ void warp_join(const SumTable &table, u32 c, u64 arcs) const {
+    // Join a community whose members have the places [begin, end).
+    __device__ __forceinline__ void warp_join(const SumTable &table, u32 c, u64 arcs, u32 begin,
+                                              u32 end) const {
         const u32 lane = lane_id();
         const SumTable part{table.keys, table.sums, slots_for(arcs)};
         for (u32 slot = lane; slot < part.slots; slot += WARP) part.clear(slot);
         __syncwarp();
-        const u32 end = arguments.member_ends[c];
         u32 added = 0;
-        for (u32 place = end - arguments.member_counts[c]; place < end; place += WARP)
+        for (u32 place = begin; place < end; place += WARP)
             added += warp_add_members(part, c, place + lane, place + lane < end, 0, 1);
         __syncwarp();
         added = lanes_sum(added);
@@ -573,7 +592,7 @@ __device__ __forceinline__ void Aggregation::team_join() const {
         } else if (u64{place - blocks} * groups < in_groups) {
             const u32 group = warp_id() / group_warps(), number = (place - blocks) * groups + group;
             const bool is_there = group < groups && number < in_groups;
-            const u32 c = is_there ? arguments.block_list[arguments.above_count - 1 - number] : 0;
+            const u32 c = is_there ? arguments.block_list[above_count() - 1 - number] : 0;
             block_join(c, is_there, group_warps());
         } else {
             break;
@@ -583,26 +602,29 @@ __device__ __forceinline__ void Aggregation::team_join() const {
     u32 *keys = reinterpret_cast<u32 *>(reinterpret_cast<Sum *>(bytes) + arguments.block_slots);
     const SumTable table{keys + warp_id() * WARP_SLOTS, sums, 0};
     // Four loads, each of which depends on the one before, would precede the first arc: so they are made two
-    // communities, and one, in advance.
-    const u64 count = dense_count() - MOST_HUGE, step = team.warps() * WARP;
-    u64 number = team.warp() * WARP + lane_id();
+    // communities, and one, in advance. Where there are fewer than lanes, all warps get some.
+    const u64 count = dense_count() - MOST_HUGE;
+    const u64 lanes = min(u64{WARP}, (count + team.warps() - 1) / team.warps());
+    const u64 step = team.warps() * lanes, mine = lane_id() < lanes ? lane_id() : count;
+    u64 first = team.warp() * lanes;
     Joined now, next, after;
-    lane_find(now, number, count);
-    lane_find(next, number + step, count);
+    lane_find(now, first + mine, count);
+    lane_find(next, first + step + mine, count);
     lane_find_places(now);
     lane_find_member(now);
     lane_find_places(next);
-    for (; number - lane_id() < count; number += step) {
+    for (; first < count; first += step) {
         lane_find_member(next);
-        lane_find(after, number + 2 * step, count);
+        lane_find(after, first + 2 * step + mine, count);
         warp_join_tiny(table, now);
         u32 larger = __ballot_sync(FULL_WARP, now.arcs > LIST_ARCS && now.arcs <= WARP_ARCS);
         while (larger) {
             const u32 lane = __ffs(static_cast<int>(larger)) - 1;
             larger &= larger - 1;
             __syncwarp();
-            warp_join(table, __shfl_sync(FULL_WARP, now.c, lane),
-                      __shfl_sync(FULL_WARP, now.arcs, lane));
+            warp_join(
+                table, __shfl_sync(FULL_WARP, now.c, lane), __shfl_sync(FULL_WARP, now.arcs, lane),
+                __shfl_sync(FULL_WARP, now.place, lane), __shfl_sync(FULL_WARP, now.last, lane));
         }
         now = next;
         next = after;
@@ -637,7 +659,7 @@ __device__ __forceinline__ u32 thread_decide_joins(const Arguments &arguments, u
             state[FOUND] = sums.counts[NAMES];
             return state[FOUND] == arguments.count ? STOP : GROUP_NUMBER;
         case GROUP_NUMBER:
-            return STOP;
+            return state[FOUND] <= state[MOST_ABOVE] ? JOIN_CLEAR : STOP;
         case JOIN_LAYOUT:
             state[ROOM] = sums.counts[BOUND];
             return JOIN_PLACES;

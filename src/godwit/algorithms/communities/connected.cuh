@@ -1,7 +1,7 @@
 // Divide communities that are not connected: union-find over positions. First each vertex takes one of its first
 // neighbours as parent, without atomics (thread_parent), and then the root of its tree (thread_flatten), so that few
-// arcs join trees (JoinEnds). In the end all take their roots again. Encoding: parent[v] <= v; a root is its own
-// parent.
+// arcs join trees (JoinEnds), which adds up the weights of arcs within communities as well. In the end all take their
+// roots again. Encoding: parent[v] <= v; a root is its own parent.
 #pragma once
 
 #include "runtime/cuda/include/schedule.cuh"
@@ -80,17 +80,20 @@ __device__ __forceinline__ u32 thread_parent(u32 v, i64 begin, i64 end, const Id
     return v;
 }
 
-// The visitor of all rows that joins the ends of arcs within communities. Ends that had one parent before, which is
-// enough to know, are in one tree. Few arcs of a visit join trees, which takes long: a warp puts them into a queue in
-// shared memory, and joins 32 at a time.
-template <class Id>
+// The visitor of all rows that joins the ends of arcs within communities, and adds up the weights of these arcs. Ends
+// that had one parent before, which is enough to know, are in one tree. Few arcs of a visit join trees, which takes
+// long: a warp puts them into a queue in shared memory, and joins 32 at a time.
+template <class Id, class Weight>
 struct JoinEnds {
     Forest forest;
     const Id *targets;
+    const Weight *weights;  // or null: 1 each
     const u32 *label;
-    bool is_directed;  // else each edge has two arcs, one of which counts
+    bool is_directed;  // else each edge has two arcs: that to the lower end counts for both
+    u32 loops;         // times that arcs from a vertex to itself count
     u64 *queue;        // the warp's, JOIN_QUEUE words: the ends of an arc
     u32 &queued;       // the same for all lanes
+    u64 &inside;       // the lane's sum of weights
 
     // Join the last ones, up to 32.
     __device__ __forceinline__ void warp_join(u32 count) const {
@@ -111,15 +114,23 @@ struct JoinEnds {
                                                const bool (&there)[ARCS]) const {
         static_assert(ARCS <= ARCS_A_LANE);
         u32 target[ARCS];
-        bool joins[ARCS];
+        bool counts[ARCS], joins[ARCS];
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++)
             target[i] = there[i] ? static_cast<u32>(targets[arcs[i]]) : 0;
 #pragma unroll
-        for (u32 i = 0; i < ARCS; i++)
-            joins[i] = there[i] && (is_directed || target[i] < rows[i]) &&
-                       load_near(forest.parent + target[i]) != load_near(forest.parent + rows[i]) &&
-                       label[target[i]] == label[rows[i]];
+        for (u32 i = 0; i < ARCS; i++) {
+            counts[i] = there[i] && (is_directed || target[i] <= rows[i]);
+            joins[i] = counts[i] &&
+                       load_near(forest.parent + target[i]) != load_near(forest.parent + rows[i]);
+            if (joins[i]) counts[i] = joins[i] = label[target[i]] == label[rows[i]];
+        }
+#pragma unroll
+        for (u32 i = 0; i < ARCS; i++) {
+            if (!counts[i]) continue;
+            const u32 times = target[i] == rows[i] ? loops : is_directed ? 1 : 2;
+            inside += times * (weights ? static_cast<u64>(weights[arcs[i]]) : 1);
+        }
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
             const u32 votes = __ballot_sync(FULL_WARP, joins[i]);

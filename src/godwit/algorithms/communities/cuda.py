@@ -54,6 +54,8 @@ ARGUMENTS = np.dtype(
         ("arena_chunks", np.uint64),
         ("classes", np.uint32),
         ("is_directed", np.uint32),
+        ("loops", np.uint32),
+        ("padding", np.uint32),
     ]
 )
 """``Arguments`` of labels.cuh."""
@@ -87,7 +89,7 @@ class Word(IntEnum):
 class Count(IntEnum):
     """Indices of the counts of a block: ``LabelCount`` of the kernel."""
 
-    VISITED, MOVES = range(2)
+    VISITED, MOVES, WITHIN = range(3)
 
 
 @dataclass
@@ -149,14 +151,18 @@ def labels_on_gpu(
         state = state_words([first_word(seed), iterations])
         control = plan.ask(state, phase=Phase.LABEL_BEGIN, poll=poll)
         seconds = plan.seconds
-        visited = int(control["run_counts"][Count.VISITED])
+        visited, inside = (
+            int(control["run_counts"][which]) for which in (Count.VISITED, Count.WITHIN)
+        )
         if cdlp:  # the one list serves all iterations, in which vertices without arcs stay
             visited = placement.vertex_count * iterations
         supersteps = int(control["state"][STEP])
         if poll is not None:
             poll.before += visited
         communities = CommunitySummary(placement, gpu, poll, weighted=weighted)
-        summary = communities.number(plan.array("label"), location, named=cdlp)
+        summary = communities.number(
+            plan.array("label"), location, named=cdlp, inside=None if cdlp else inside
+        )
     for phase, taken in communities.seconds.items():
         name = "summary" if phase in ("kernel", "sort") else phase
         seconds[name] = seconds.get(name, 0.0) + taken
@@ -207,6 +213,7 @@ class _LabelPlan(OneGpuPlan):
         arcs = out_rows.arcs + (in_rows.arcs if directed else 0)
         struct["classes"] = 1 if cdlp else class_count(placement.vertex_count, arcs, LABEL_CLASSES)
         struct["arena_chunks"], struct["is_directed"] = arena_chunks, directed
+        struct["loops"] = 1 if placement.graph.directed else 2
         self.lay_out()
 
 

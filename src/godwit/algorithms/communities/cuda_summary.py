@@ -78,7 +78,7 @@ class Phase(IntEnum):
 class Word(IntEnum):
     """Words of ``control->state``: ``SummaryWord`` of the kernel."""
 
-    NUMBERS = 0
+    NUMBERS, KNOWS_INNER = range(2)
 
 
 class Count(IntEnum):
@@ -157,12 +157,15 @@ class CommunitySummary:
         *,
         resolution: float = 1.0,
         named: bool = False,
+        inside: int | None = None,
     ) -> Summary:
         """Return communities by size, and their modularity.
 
         :param label: uint32 by position: numbers below n
         :param location: where arrays are to be
         :param named: return the labels of communities as well
+        :param inside: sum of the weights of arcs within communities, those from a vertex to itself twice in
+            undirected graphs; None: it is computed
         """
         placement = self._placement
         (part,) = placement.parts
@@ -173,27 +176,20 @@ class CommunitySummary:
         sort_keys(self.arrays.of["keys"][part], count, part.stream)
         self._add("sort", perf_counter() - begin)
         self._plan.arguments["communities"] = count
-        self._run(Phase.NUMBERS_BEGIN)
-        modularity = self._modularity(resolution)
+        self._run(Phase.NUMBERS_BEGIN, knows_inner=inside is not None)
+        modularity = self._modularity(resolution, self._found() if inside is None else inside)
         dtype = placement.graph.targets.dtype
         numbers, gather_s = deliver_vertices(
             placement, self.arrays.of["number"], np.int32, location, result_dtype=dtype
         )
-        sizes, sizes_s = self._communities("sizes", count, np.int64, location)
-        names = None
-        if named:
-            names, names_s = self._communities("names", count, np.int32, location)
-            names = names if names.dtype == dtype else names.astype(dtype)
-            gather_s += names_s
-        self._add("gather", gather_s + sizes_s)
-        return Summary(numbers, sizes, names, modularity)
-
-    def _communities(
-        self, name: str, count: int, dtype: Any, location: ResultLocation
-    ) -> tuple[Any, float]:
-        """Return an array with an item of each community, and the seconds that it took."""
-        (part,) = self._placement.parts
-        return deliver_items(part, self.arrays.of[name][part].pointer, count, dtype, location)
+        wanted = {"sizes": np.int64} | ({"names": np.int32} if named else {})
+        items = [(self.arrays.of[name][part].pointer, count, of) for name, of in wanted.items()]
+        found, items_s = deliver_items(part, items, location)
+        self._add("gather", gather_s + items_s)
+        names = found[1] if named else None
+        if names is not None and names.dtype != dtype:
+            names = names.astype(dtype)
+        return Summary(numbers, found[0], names, modularity)
 
     def modularity(self, labels: Any, resolution: float) -> float:
         """Return the modularity of communities; NaN without arcs.
@@ -216,14 +212,14 @@ class CommunitySummary:
             upload(given, _words(labels))
         self._point(self.arrays.of["number"])
         self._run(Phase.LABELS_TAKE)
-        return self._modularity(resolution)
+        return self._modularity(resolution, self._found())
 
     def _point(self, label: DeviceArray) -> None:
         (part,) = self._placement.parts
         self._plan.arguments["label"] = label[part].pointer
         self._plan.arguments["total"] = self.arrays.total
 
-    def _modularity(self, resolution: float) -> float:
+    def _modularity(self, resolution: float, inside: int) -> float:
         """Return the modularity of the latest run: rounded as ``modularity_of`` of the CPU does it."""
         total = self.arrays.total
         if total == 0:
@@ -232,13 +228,13 @@ class CommunitySummary:
         squares = sum(
             int(limb) << (_LIMB_BITS * place) for place, limb in enumerate(counts[Count.LIMBS :])
         )
-        return self._found() / total - resolution * (squares / (1 << _UNIT_BITS))
+        return inside / total - resolution * (squares / (1 << _UNIT_BITS))
 
     def _found(self) -> int:
         return int(self._plan.controls()[0]["run_counts"][Count.FOUND])
 
-    def _run(self, phase: Phase, *, numbers: bool = False) -> None:
-        state = state_words([int(numbers)])
+    def _run(self, phase: Phase, *, numbers: bool = False, knows_inner: bool = False) -> None:
+        state = state_words([int(numbers), int(knows_inner)])
         self._add("kernel", self._plan.run(state, phase=phase, poll=self._poll))
 
     def _add(self, name: str, seconds: float) -> None:

@@ -59,7 +59,8 @@ enum LabelState : u32 {
     CLASSES
 };
 
-enum LabelCount : u32 { VISITED, MOVES };
+// WITHIN: the weight within communities.
+enum LabelCount : u32 { VISITED, MOVES, WITHIN };
 
 using Sum = WeightSum;   // u32 without weights
 using Slot = TableSlot;  // u32 with weights, u64 without
@@ -96,6 +97,8 @@ struct Arguments {
     u64 arena_chunks;
     u32 classes;
     u32 is_directed;
+    u32 loops;  // times that arcs from a vertex to itself count
+    u32 padding;
 };
 
 // A label with the sum of its weights. A larger sum is better, then a smaller tie, which no other label has.
@@ -598,12 +601,16 @@ struct Labels {
 __device__ __forceinline__ void Labels::team_split(unsigned char *bytes) const {
     u32 queued = 0;
     const Schedule schedule{arguments.long_rows, &team.control->cursors[0]};
-    const JoinEnds<Id> visit{Forest{arguments.parent},
-                             arguments.out.targets,
-                             arguments.label,
-                             arguments.is_directed != 0,
-                             reinterpret_cast<u64 *>(bytes) + warp_id() * JOIN_QUEUE,
-                             queued};
+    u64 inside = 0;
+    const JoinEnds<Id, i64> visit{Forest{arguments.parent},
+                                  arguments.out.targets,
+                                  arguments.out_weights,
+                                  arguments.label,
+                                  arguments.is_directed != 0,
+                                  arguments.loops,
+                                  reinterpret_cast<u64 *>(bytes) + warp_id() * JOIN_QUEUE,
+                                  queued,
+                                  inside};
     const u64 owned = static_cast<u64>(arguments.stage.owned);
     for (u64 base = team.warp() * WARP; base < owned; base += team.warps() * WARP) {
         const u64 v = base + lane_id();
@@ -613,6 +620,7 @@ __device__ __forceinline__ void Labels::team_split(unsigned char *bytes) const {
     }
     schedule.team_finish(team, block, true, visit);
     visit.warp_finish();
+    warp_count(block, WITHIN, inside);
 }
 
 // Choose the next batch of a class' long rows.

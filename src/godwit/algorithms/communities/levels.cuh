@@ -65,7 +65,8 @@ enum LevelState : u32 {
     ROUNDS,
     ENOUGH,
     REFINES,
-    GROUPS,  // communities are numbered when vertices have moved
+    GROUPS,      // communities are numbered when vertices have moved
+    MOST_ABOVE,  // and are joined at once if they are at most so many
     ROUND,
     START,
     MOVED,
@@ -75,7 +76,7 @@ enum LevelState : u32 {
     LONG_BEGIN,  // the batch of the class' long rows
     LONG_END,
     LONG_ROWS,    // of the class
-    FOUND,        // result: names that occur, or the sum of masses
+    FOUND,        // result: names that occur, the sum of masses, or the weight within communities
     ARCS,         // result: arcs of the next level
     ROOM,         // result: arcs of the members of its vertices
     LONGEST,      // result: arcs of the longest row
@@ -85,7 +86,7 @@ enum LevelState : u32 {
     SINGLE        // each vertex is a community
 };
 
-enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND, UNDECIDED };
+enum LevelCount : u32 { VISITED, MOVES, NAMES, BOUND, UNDECIDED, LISTINGS };  // LISTINGS: rounds
 
 using Sum = WeightSum;  // of all weights, too
 

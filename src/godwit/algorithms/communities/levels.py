@@ -258,6 +258,7 @@ class Cores:
         rounds: int = MOST_ROUNDS,
         upward: bool = False,
         again: bool = False,
+        aggregated: bool = False,
         last: int | None = None,
         random_ties: bool = False,
     ) -> None:
@@ -266,6 +267,7 @@ class Cores:
         :param scale: resolution counts so many times
         :param rounds: at most so many
         :param upward: as for :func:`enough_moves`, like ``again``
+        :param aggregated: :meth:`aggregate` comes next
         :param last: a round with this number of moves is the last; None: the default
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
@@ -411,7 +413,7 @@ class Cores:
         for total, mass in zip(self._total, high.mass, strict=True):
             total[n:] = mass[n:]
         self._run(
-            cpu.rename_communities, level, old[:names], self.vertices_above(level), lifts,
+            cpu.rename_communities, level, old[:names], level.above, lifts,
             np.full(names, n, high.ids), self.label[:n], high.mass, self._total,
         )  # fmt: skip
 
@@ -423,10 +425,9 @@ class Cores:
         """Give the vertices of a level the communities that those of the next level have."""
         self._rename(level, above, lifts=False)
 
-    def vertices_above(self, level: Level) -> Array:
-        """Return the vertex of the next level of each vertex of a level."""
-        assert level.above is not None
-        return level.above
+    def vertices_above(self, levels: Sequence[Level]) -> list[Array]:
+        """Return the vertex of the next level of each vertex, by level."""
+        return [cast("Array", level.above) for level in levels]
 
     def communities(self) -> Array:
         """Return a vertex of the community of each vertex of the first level.
@@ -543,11 +544,18 @@ class Steps(Protocol[StepLevel]):
         """Make each vertex of a level a community."""
 
     def move(
-        self, level: StepLevel, *, scale: float = 1.0, upward: bool = False, again: bool = False
+        self,
+        level: StepLevel,
+        *,
+        scale: float = 1.0,
+        upward: bool = False,
+        again: bool = False,
+        aggregated: bool = False,
     ) -> None:
         """Move the vertices of a level to better communities; resolution counts ``scale`` times.
 
         :param upward: as for :func:`enough_moves`, like ``again``
+        :param aggregated: :meth:`aggregate` comes next
         """
 
     def refine(self, level: StepLevel) -> None:
@@ -568,8 +576,11 @@ class Steps(Protocol[StepLevel]):
     def lower(self, level: StepLevel, above: StepLevel) -> None:
         """Give the vertices of a level the communities that those of the next level have."""
 
-    def vertices_above(self, level: StepLevel) -> Any:
-        """Return the vertex of the next level of each vertex of a level, where the result is to be."""
+    def vertices_above(self, levels: Sequence[StepLevel]) -> list[Any]:
+        """Return the vertex of the next level of each vertex, by level, where the result is to be.
+
+        :param levels: the first ones
+        """
 
     def communities(self) -> Any:
         """Return a vertex of the community of each vertex of the first level, where that is.
@@ -599,7 +610,8 @@ def _merge(
         merged = level.vertex_count - above.vertex_count
         if not scales and merged <= level.vertex_count // _LAST_MERGES:
             return
-        steps.move(above, scale=scales[0] if scales else 1.0, upward=True)
+        scale = scales[0] if scales else 1.0
+        steps.move(above, scale=scale, upward=True, aggregated=True)
         scales = scales[1:]
 
 
@@ -658,17 +670,20 @@ def _from_starts(cores: Cores, *, slow: bool) -> list[Level]:
     return levels
 
 
-def _begin(steps: Steps[StepLevel], *, slow: bool, again: bool = False) -> list[StepLevel]:
+def _begin(
+    steps: Steps[StepLevel], *, slow: bool, again: bool = False, aggregated: bool = True
+) -> list[StepLevel]:
     """Return the first levels, of the last of which vertices have moved.
 
     :param slow: as of :func:`_from_starts`
     :param again: as for :func:`enough_moves`
+    :param aggregated: communities of the last level are aggregated next
     """
     on_cores: Any = steps
     if isinstance(on_cores, Cores) and on_cores.first.is_serial:
         return cast("list[StepLevel]", _from_starts(on_cores, slow=slow))
     steps.begin_alone(steps.first)
-    steps.move(steps.first, upward=True, again=again)
+    steps.move(steps.first, upward=True, again=again, aggregated=aggregated)
     return [steps.first]
 
 
@@ -691,7 +706,7 @@ def leiden_levels(steps: Steps[StepLevel], iterations: int, *, slow: bool) -> tu
     :param slow: masses are strengths
     """
     is_rough = iterations > 1 and _is_large(steps.first)
-    levels = _begin(steps, slow=slow, again=is_rough)
+    levels = _begin(steps, slow=slow, again=is_rough, aggregated=is_rough)
     for iteration in range(iterations):
         lowest, divides_all = 0, True
         if is_rough and iteration == 1 and slow and len(levels) > 1:
@@ -718,7 +733,7 @@ def leiden_levels(steps: Steps[StepLevel], iterations: int, *, slow: bool) -> tu
             levels.append(above)
             if n - above.vertex_count <= n // _LAST_MERGES:
                 break
-            steps.move(above, upward=True, again=is_rough)
+            steps.move(above, upward=True, again=is_rough, aggregated=is_rough)
     return _moved_downwards(steps, levels)
 
 
@@ -739,4 +754,5 @@ def _move_downwards(
 def _moved_downwards(steps: Steps[StepLevel], levels: list[StepLevel]) -> tuple[Any, list[Any]]:
     """Do the same; return communities, and maps from the vertices of a level to the next."""
     _move_downwards(steps, levels)
-    return steps.communities(), [steps.vertices_above(level) for level in levels[:-1]]
+    maps = steps.vertices_above(levels[:-1])
+    return steps.communities(), maps

@@ -6,10 +6,11 @@ supersteps a round. So cores take over small levels, with the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.one_gpu import OneGpuPlan, Preparation, compiling
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import deliver_items, deliver_vertices
+from godwit.supersteps.results import VertexValues, deliver_items
 from godwit.supersteps.run import STAGE, state_words, step_source
 
 _POINTERS = (
@@ -72,6 +73,8 @@ _MOST_ARENA_BYTES = 1 << 26
 """Upper limit of the tables of long rows, unless one alone is larger; rounds begin with their clearing."""
 _JOINED = ("members", "member_counts", "member_ends", "dense", "sparse", "block_list", "old")
 """Words by vertex that aggregation has where the list of vertices is otherwise."""
+_ROOM_ABOVE = 1 << 22
+"""Vertices of a level up to which there is room for as many of the next one before they are counted."""
 _EXCHANGED = (("label", "other"), ("total", "other_total"), ("in_total", "in_other_total"))
 """Arrays that change places whenever communities go to another level."""
 
@@ -92,16 +95,16 @@ class Word(IntEnum):
     """Words of ``control->state``: ``LevelState`` of the kernel."""
 
     (
-        SEED, ROUNDS, ENOUGH, REFINES, GROUPS, ROUND, START, MOVED, CLASS, CLASSES, PREVIOUS,
-        LONG_BEGIN, LONG_END, LONG_ROWS, FOUND, ARCS, ROOM, LONGEST, LONG_CHUNKS, SLOTS, TEAM,
-        SINGLE,
-    ) = range(22)  # fmt: skip
+        SEED, ROUNDS, ENOUGH, REFINES, GROUPS, MOST_ABOVE, ROUND, START, MOVED, CLASS, CLASSES,
+        PREVIOUS, LONG_BEGIN, LONG_END, LONG_ROWS, FOUND, ARCS, ROOM, LONGEST, LONG_CHUNKS, SLOTS,
+        TEAM, SINGLE,
+    ) = range(23)  # fmt: skip
 
 
 class Count(IntEnum):
     """Indices of the counts of a block: ``LevelCount`` of the kernel."""
 
-    VISITED, MOVES, NAMES, BOUND, UNDECIDED = range(5)
+    VISITED, MOVES, NAMES, BOUND, UNDECIDED, LISTINGS = range(6)
 
 
 def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
@@ -126,6 +129,11 @@ static_assert(sizeof(LevelCounters) == {_COUNTERS_BYTES} && sizeof(Big) == {_BIG
 static_assert(sizeof(LongRow) == {_LONG_ROW_STATE_BYTES});
 static_assert(sizeof(Listed) == {_listed_bytes(wide=wide, one_way=one_way)});
 """
+
+
+def _words(word: Word, value: int) -> list[int]:
+    """Return the first words of a state, of which one is not 0."""
+    return [0] * word + [value]
 
 
 def _listed_bytes(*, wide: bool, one_way: bool) -> int:
@@ -199,8 +207,29 @@ class _FirstLevel:
         self.state = state_words(())
 
 
+@dataclass
+class _Room:
+    """Memory for a level above the first.
+
+    :ivar version: of the placement, whose memory stays where it is while the version does
+    :ivar count: for so many vertices
+    :ivar below: for the arcs of a level below with so many
+    :ivar members: of ``Arguments``, by name
+    """
+
+    version: int
+    count: int
+    below: int
+    members: dict[str, int]
+
+
 class _LevelPlan(OneGpuPlan):
-    """The kernel in a placement on one device; the queries write what lies in levels into its arguments."""
+    """The kernel in a placement on one device; the queries write what lies in levels into its arguments.
+
+    :ivar laid_out: the placement's version and the sizes for which arrays of the first level are laid out;
+        None: they are not
+    :ivar rooms: by number of the level
+    """
 
     def __init__(
         self, placement: StepPlacement, prepared: Preparation, gpu: GpuOptions, wide: bool
@@ -211,6 +240,8 @@ class _LevelPlan(OneGpuPlan):
         self.chunk_arcs = self.block_slots // 4
         self.shared_bytes = max(self.block_slots * (4 + self.sum_bytes), 4 * _MOST_BINS)
         self.blocks = self.blocks_with(self.part.device, self.shared_bytes)
+        self.laid_out: tuple[int, dict[str, int]] | None = None
+        self.rooms: dict[int, _Room] = {}
         self.lay_out()
 
 
@@ -219,10 +250,14 @@ class GpuSteps:
 
     Invariant: the communities of the latest level are where its rows are.
 
+    Runs of the kernel whose outcome decides nothing are queued: the host prepares the next ones meanwhile.
+
     :param seed: any integer
     :param location: where maps from level to level are to be, as far as the GPU has them
     :ivar visits: number of visits of vertices that looked for a better community
     :ivar rounds: number of rounds of these
+    :ivar inside: sum of the weights of arcs within the communities that are the result, as of
+        :meth:`godwit.algorithms.communities.cuda_summary.CommunitySummary.number`
     :ivar seconds: by phase: ``rows``, ``compile``, ``kernel``, ``gather``
     """
 
@@ -240,8 +275,8 @@ class GpuSteps:
         self._cores: Cores | None = None
         self._entered: GpuLevel | None = None
         self._due: Phase | None = None  # what comes before the next run, or begins it
-        self._numbered: tuple[GpuLevel, bool, int] | None = None  # by the latest run
-        self.visits = self.rounds = 0
+        self._numbered: tuple[GpuLevel, bool, Array] | None = None  # by the latest run: its state
+        self.visits = self.rounds = self.inside = 0
         self.seconds: dict[str, float] = {}
         directions = 2 if scores.one_way else 1
         wide = scores.weighted or 2 * directions * placement.graph.arc_count >= 1 << 32
@@ -250,6 +285,7 @@ class GpuSteps:
         (out_rows,) = placement.rows("out", scores.weighted)
         (in_rows,) = placement.rows("in", scores.weighted) if scores.one_way else (None,)
         (vertices,) = placement.vertices()
+        self._plan.drop_queue()
         self._arguments = self._plan.struct
         n, blocks = placement.capacity, self._plan.blocks
         in_arcs = 0 if in_rows is None else in_rows.arcs
@@ -263,7 +299,7 @@ class GpuSteps:
         known = placement.kept(_FirstLevel)
         if known.key != depends:
             known.key = None  # before the masses move to another place
-        self._plan.allocate(dict(
+        sizes = dict(
             **dict.fromkeys(("label", "other", "part", "chosen"), 4 * n),
             listed=max(4 * len(_JOINED) * (n + _MOST_HUGE), n * listed_bytes),
             **dict.fromkeys(("total", "part_total", "other_total"), sum_bytes * n),
@@ -277,7 +313,10 @@ class GpuSteps:
             counters=_COUNTERS_BYTES,
             map=4 * n,
             **masses,
-        ))  # fmt: skip
+        )  # fmt: skip
+        if self._plan.laid_out != (placement.version, sizes):
+            self._plan.allocate(sizes)
+            self._plan.laid_out = placement.version, sizes
         members = {
             "begins": out_rows.offsets.pointer, "ends": out_rows.offsets.pointer + 8,
             "targets": out_rows.targets.pointer,
@@ -299,8 +338,8 @@ class GpuSteps:
             struct[name] = int(struct["listed"]) + 4 * (n + _MOST_HUGE) * number
         struct["block_slots"], struct["loops"] = self._plan.block_slots, loops
         struct["is_unit"] = scores.is_unit
-        self._plan.array("counters")[self._plan.part].fill_bytes(0)
         if known.key is None:
+            self._plan.array("counters")[self._plan.part].fill_bytes(0)
             self._enter(self.first)
             known.state = self._run(Phase.FIRST_LEVEL)
             known.key = depends
@@ -322,14 +361,6 @@ class GpuSteps:
         """Return the address of an array; those of levels have their numbers."""
         return self._plan.array(name, level)[self._plan.part].pointer
 
-    def _reserve(self, level: int, **sizes: int) -> dict[str, int]:
-        """Give arrays of a level at least some bytes; return their addresses."""
-        needs = [
-            (self._plan.array(name, level), [max(8, nbytes)]) for name, nbytes in sizes.items()
-        ]
-        self._placement.reserve(*needs)
-        return {name: self._pointer(name, level) for name in sizes}
-
     def _run(self, phase: Phase, state: Any = ()) -> Array:
         """Run phases from one on; return the state at the end."""
         self._run_due()
@@ -341,8 +372,16 @@ class GpuSteps:
         for name, taken in self._plan.seconds.items():
             self.seconds[name] = self.seconds.get(name, 0.0) + taken
         self.visits += int(control["run_counts"][Count.VISITED])
+        self.rounds += int(control["run_counts"][Count.LISTINGS])
         words: Array = control["state"].copy()
         return words
+
+    def _queue(self, phase: Phase, state: Any = ()) -> None:
+        """Do so, without waiting for the end."""
+        self._numbered = None
+        if self._poll is None and self._plan.queue(state_words(state), phase=phase):
+            return
+        self._run(phase, state)
 
     def _enter(self, level: GpuLevel) -> None:
         """Point to the rows of a level, and reserve tables for its hubs."""
@@ -378,13 +417,12 @@ class GpuSteps:
         level.longest, level.long_chunks = int(state[Word.LONGEST]), int(state[Word.LONG_CHUNKS])
         self._entered = None  # tables depend on it
 
-    def _moves(
-        self, rounds: int, enough: int = 0, *, refines: bool = False, groups: bool = False
-    ) -> Array:
+    def _moves(self, rounds: int, enough: int = 0) -> tuple[Phase, list[int]]:
+        """Return the phase with which moves begin, with what is due, and the first words of the state."""
         self._word = first_word(self._word)
         phase = Phase.MOVE_BEGIN if self._due is None else self._due
         self._due = None
-        return self._run(phase, [self._word, rounds, enough, refines, groups])
+        return phase, [self._word, rounds, enough]
 
     @contextmanager
     def _on_cores(self) -> Iterator[Cores]:
@@ -408,10 +446,16 @@ class GpuSteps:
         self._due = Phase.BEGIN_ALONE
 
     def _run_due(self) -> None:
-        """Do what is due: vertices become communities, or get those of another level."""
+        """Begin with what is due: vertices become communities, or get those of another level."""
         if self._due is not None:
             phase, self._due = self._due, None
-            self._run(phase)
+            self._queue(phase)
+
+    def _finish_due(self) -> None:
+        """Do it, and wait for the end."""
+        assert self._due is not None
+        phase, self._due = self._due, None
+        self._run(phase)
 
     def move(
         self,
@@ -420,10 +464,12 @@ class GpuSteps:
         scale: float = 1.0,
         upward: bool = False,
         again: bool = False,
+        aggregated: bool = False,
     ) -> None:
         """Move the vertices of a level to better communities; resolution counts ``scale`` times.
 
         :param upward: as for :func:`godwit.algorithms.communities.levels.enough_moves`, like ``again``
+        :param aggregated: :meth:`aggregate` comes next
         """
         if isinstance(level, Level):
             with self._on_cores() as cores:
@@ -431,13 +477,13 @@ class GpuSteps:
             return
         self._enter(level)
         self._arguments["factor"] = self._factor * scale
-        if upward:  # they are counted next
-            self._group(parts=False)
         enough = enough_moves(level.vertex_count, level.bound, upward=upward, again=again)
-        state = self._moves(MOST_ROUNDS, enough, groups=upward)
-        self.rounds += int(state[Word.ROUND])
-        if upward:
-            self._numbered = level, False, int(state[Word.FOUND])
+        phase, state = self._moves(MOST_ROUNDS, enough)
+        if not upward:
+            self._queue(phase, state)
+            return
+        most_above = self._group(level, parts=False, joins=aggregated)  # they are counted next
+        self._numbered = level, False, self._run(phase, [*state, False, True, most_above])
 
     def refine(self, level: GpuLevel | Level) -> None:
         """Divide the communities of a level into connected parts."""
@@ -447,31 +493,79 @@ class GpuSteps:
             return
         self._enter(level)
         self._arguments["factor"] = self._factor
-        self._moves(1, refines=True)
+        most_above = self._group(level, parts=True, joins=True)
+        phase, state = self._moves(1)
+        self._numbered = level, True, self._run(phase, [*state, True, True, most_above])
 
     def count_communities(self, level: GpuLevel | Level) -> int:
         """Return the number of communities of a level."""
         if isinstance(level, Level):
             with self._on_cores() as cores:
                 return cores.count_communities(level)
-        return self._count(level, parts=False)
+        return int(self._grouped(level, parts=False, joins=False)[Word.FOUND])
 
-    def _count(self, level: GpuLevel, *, parts: bool) -> int:
-        """Number the communities, or parts, of a level, and return how many there are."""
-        if self._numbered is not None and self._numbered[:2] == (level, parts):
-            return self._numbered[2]
-        self._enter(level)
-        self._group(parts=parts)
-        found = int(self._run(Phase.GROUP_CLEAR)[Word.FOUND])
-        self._numbered = level, parts, found
-        return found
+    def _grouped(self, level: GpuLevel, *, parts: bool, joins: bool) -> Array:
+        """Number the communities, or parts, of a level, unless the latest run did; return its state.
 
-    def _group(self, *, parts: bool) -> None:
-        """Let vertices of the next level be communities, or parts."""
+        :param joins: join them, too, if there is room
+        """
+        if self._numbered is None or self._numbered[:2] != (level, parts):
+            self._enter(level)
+            most_above = self._group(level, parts=parts, joins=joins)
+            state = self._run(Phase.GROUP_CLEAR, _words(Word.MOST_ABOVE, most_above))
+            self._numbered = level, parts, state
+        return self._numbered[2]
+
+    def _group(self, level: GpuLevel, *, parts: bool, joins: bool) -> int:
+        """Let vertices of the next level be communities, or parts; return for how many there is room."""
         struct, prefix = self._arguments, "part_" if parts else ""
         struct["group"] = struct["part" if prefix else "label"]
         struct["group_total"] = struct[f"{prefix}total"]
         struct["in_group_total"] = struct[f"in_{prefix}total"]
+        if not joins:
+            return 0
+        count, room = level.vertex_count, self._plan.rooms.get(level.number + 1)
+        if count > _ROOM_ABOVE:
+            count = min(count, 0 if room is None else room.count)
+        if count:
+            self._make_room_above(level, count)
+        return count
+
+    def _make_room_above(self, level: GpuLevel, count: int) -> dict[str, int]:
+        """Make room for so many vertices of the next level; return where its rows and masses are to be."""
+        struct, plan, version = self._arguments, self._plan, self._placement.version
+        room = plan.rooms.get(level.number + 1)
+        if room is None or room.version != version or room.count < count or room.below < level.arcs:
+            most = max(count, 0 if room is None else room.count)
+            arcs = max(level.arcs, 0 if room is None else room.below)
+            members = self._reserve_level(level.number + 1, most, arcs)
+            bigs = arcs // max(1, plan.block_slots // 2) + 1
+            plan.allocate({"bigs": _BIG_BYTES * min(most, bigs)})
+            room = _Room(self._placement.version, most, arcs, members)
+            plan.rooms[level.number + 1] = room
+        members = room.members
+        struct["above_mass"], struct["in_above_mass"] = members["mass"], members["in_mass"]
+        struct["above_begins"], struct["above_ends"] = members["begins"], members["ends"]
+        struct["above_targets"], struct["above_weights"] = members["targets"], members["weights"]
+        return members
+
+    def _reserve_level(self, number: int, count: int, arcs: int) -> dict[str, int]:
+        """Give a level above the first room; return members of the arguments, by name."""
+        sum_bytes, two = self._plan.sum_bytes, self._scores.one_way
+        sizes = {
+            "begins": 8 * count, "ends": 8 * count, "mass": sum_bytes * count,
+            "in_mass": sum_bytes * count * two, "map": 4 * count,
+            "targets": self._placement.id_dtype.itemsize * arcs, "weights": sum_bytes * arcs,
+        }  # fmt: skip
+        self._plan.wait_for_queue()
+        self._placement.reserve(
+            *((self._plan.array(name, number), [max(8, nbytes)]) for name, nbytes in sizes.items())
+        )
+        members = {name: self._pointer(name, number) for name in sizes if name != "map"}
+        if not two:
+            members["in_mass"] = 0
+        none = ("in_begins", "in_ends", "in_targets", "in_weights", "vertices")
+        return members | dict.fromkeys(none, 0)
 
     def aggregate(self, level: GpuLevel | Level, *, parts: bool = False) -> GpuLevel | Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
@@ -515,34 +609,19 @@ class GpuSteps:
         return Level(rows, masses, level.arcs, level.bound, is_serial=True)
 
     def _aggregated(self, level: GpuLevel, *, parts: bool) -> GpuLevel | None:
-        count = self._count(level, parts=parts)
+        state = self._grouped(level, parts=parts, joins=True)
+        count = int(state[Word.FOUND])
         if count == level.vertex_count:
             return None
-        struct, number = self._arguments, level.number + 1
-        two, sum_bytes = self._scores.one_way, self._plan.sum_bytes
-        members = self._reserve(
-            number, begins=8 * count, ends=8 * count, mass=sum_bytes * count,
-            in_mass=sum_bytes * count * two, map=4 * count,
-            targets=self._placement.id_dtype.itemsize * level.arcs, weights=sum_bytes * level.arcs,
-        )  # fmt: skip
-        del members["map"]
-        if not two:
-            members["in_mass"] = 0
-        struct["above_count"] = count
-        struct["above_mass"], struct["in_above_mass"] = members["mass"], members["in_mass"]
-        struct["above_begins"], struct["above_ends"] = members["begins"], members["ends"]
-        struct["above_targets"], struct["above_weights"] = members["targets"], members["weights"]
-        bigs = level.arcs // max(1, self._plan.block_slots // 2) + 1
-        self._plan.allocate({"bigs": _BIG_BYTES * min(count, bigs)})
-        state = self._run(Phase.JOIN_CLEAR)
+        members = self._make_room_above(level, count)
+        if count > state[Word.MOST_ABOVE]:
+            state = self._run(Phase.JOIN_CLEAR, _words(Word.FOUND, count))
         room, slots = int(state[Word.ROOM]), int(state[Word.SLOTS])
         if slots:
-            self._plan.allocate({"big_keys": 4 * slots, "big_sums": sum_bytes * slots})
-            state = self._run(Phase.JOIN_MEMBERS)
-        none = ("in_begins", "in_ends", "in_targets", "in_weights", "vertices")
-        members |= dict.fromkeys(none, 0)
+            self._plan.allocate({"big_keys": 4 * slots, "big_sums": self._plan.sum_bytes * slots})
+            state = self._run(Phase.JOIN_MEMBERS, _words(Word.FOUND, count))
         arcs = int(state[Word.ARCS])
-        above = GpuLevel(members, number, count, 0, 0, arcs, room)
+        above = GpuLevel(members, level.number + 1, count, 0, 0, arcs, room)
         self._measure(above, state)
         return above
 
@@ -566,7 +645,7 @@ class GpuSteps:
             return
         self._rename(level, above.vertex_count, lifts=True)
         if isinstance(above, Level):
-            self._run_due()
+            self._finish_due()
             with self._on_cores() as cores:
                 label = self._of("label")[self._plan.part].download(np.int32, above.vertex_count)
                 cores.take(above, label.astype(self._ids, copy=False))
@@ -578,8 +657,9 @@ class GpuSteps:
             with self._on_cores() as cores:
                 cores.lower(level, above)
             return
-        if isinstance(above, Level):
-            self._run_due()
+        if isinstance(
+            above, Level
+        ):  # nothing is due or queued: above was made of what has been waited for
             with self._on_cores() as cores:
                 self._upload_communities(above, cores.label)
         self._rename(level, above.vertex_count, lifts=False)
@@ -591,26 +671,30 @@ class GpuSteps:
         for name, total in zip(("total", "in_total"), totals, strict=True):
             self._of(name)[self._plan.part].upload(total.astype(f"u{self._plan.sum_bytes}"))
 
-    def vertices_above(self, level: GpuLevel | Level) -> Any:
-        """Return the vertex of the next level of each vertex of a level."""
-        if isinstance(level, Level):
+    def vertices_above(self, levels: Sequence[GpuLevel | Level]) -> list[Any]:
+        """Return the vertex of the next level of each vertex, by level, of the first one and others."""
+        begin = perf_counter()
+        plan, location = self._plan, self._location
+        counts = not plan.has_queued  # else the time belongs to the runs that are under way
+        firsts = VertexValues(
+            self._placement, plan.array("map"), np.int32, location, result_dtype=self._ids
+        ).begin()
+        on_gpu = [level for level in levels[1:] if isinstance(level, GpuLevel)]
+        maps = [
+            (self._pointer("map", level.number), level.vertex_count, np.int32) for level in on_gpu
+        ]
+        others, _ = deliver_items(plan.part, maps, location)
+        found = [
+            one if one.dtype == self._ids else one.astype(self._ids)
+            for one in (firsts.gather()[0], *others)
+        ]
+        if counts:
+            self.seconds["gather"] = self.seconds.get("gather", 0.0) + perf_counter() - begin
+        on_cores = [level for level in levels if isinstance(level, Level)]
+        if on_cores:
             with self._on_cores() as cores:
-                return cores.vertices_above(level)
-        array = self._plan.array("map", level.number)
-        if level.number == 0:
-            found, seconds = deliver_vertices(
-                self._placement, array, np.int32, self._location, result_dtype=self._ids
-            )
-        else:
-            found, seconds = deliver_items(
-                self._plan.part,
-                self._pointer("map", level.number),
-                level.vertex_count,
-                np.int32,
-                self._location,
-            )
-        self.seconds["gather"] = self.seconds.get("gather", 0.0) + seconds
-        return found if found.dtype == self._ids else found.astype(self._ids)
+                found += cores.vertices_above(on_cores)
+        return found
 
     def communities(self) -> DeviceArray:
         """Return a vertex of the community of each vertex of the first level, by position, uint32.
@@ -618,7 +702,7 @@ class GpuSteps:
         Communities that are not connected are divided.
         """
         self._enter(self.first)
-        self._run(Phase.SPLIT_BEGIN)
+        self.inside = int(self._run(Phase.SPLIT_BEGIN)[Word.FOUND])
         return self._of("other")
 
     def _of(self, name: str) -> DeviceArray:

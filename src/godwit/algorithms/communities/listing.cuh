@@ -139,16 +139,22 @@ struct Lists {
         return static_cast<u32>(after) - 1;
     }
 
-    // Call visit(v) for the active vertices in the block's range; threads come one by one.
+    // Call visit(v) for the active vertices in the block's range; threads come one by one. A warp takes 32 words, and
+    // neighbouring lanes have neighbouring vertices: what they load is in few lines of the cache.
     template <class Visit>
     __device__ __forceinline__ void block_active(const Team &team, Visit visit) const {
         const u64 all = (count + 3) / 4, each = (all + team.blocks - 1) / team.blocks;
         const u64 end = min(all, (team.block + 1) * each);
         const u32 *words = reinterpret_cast<const u32 *>(active);
-        for (u64 word = team.block * each + threadIdx.x; word < end; word += blockDim.x) {
-            const u32 bytes = words[word];
-            for (u32 i = 0; bytes && i < 4; i++)
-                if (bytes >> 8 * i & 1) visit(static_cast<u32>(4 * word + i));
+        for (u64 first = team.block * each + warp_id() * WARP; first < end; first += blockDim.x) {
+            const u64 word = first + lane_id();
+            const u32 bytes = word < end ? words[word] : 0;
+            if (!__any_sync(FULL_WARP, bytes)) continue;
+            for (u32 i = 0; i < 4; i++) {
+                const u32 four = __shfl_sync(FULL_WARP, bytes, 8 * i + lane_id() / 4);
+                if (four >> lane_id() % 4 * 8 & 1)
+                    visit(static_cast<u32>(4 * first) + WARP * i + lane_id());
+            }
         }
     }
     // Before the first round.

@@ -699,6 +699,7 @@ struct Moves : Level {
                 return class_of(id_of(v), start) * KINDS + kind_of(length);
             });
         warp_count(block, VISITED, REFINES ? 0 : visited);
+        warp_count(block, LISTINGS, !REFINES && team.thread() == 0);
         warp_count(block, MOVES, visited);
         warp_count(block, BOUND, arcs);
     }

@@ -90,14 +90,20 @@ struct Renaming : Level {
                 break;
             case SPLIT_JOIN: {
                 u32 queued = 0;
-                const JoinEnds<Id> visit{forest(),
-                                         arguments.targets,
-                                         arguments.label,
-                                         ONE_WAY && arguments.in_begins,
-                                         reinterpret_cast<u64 *>(bytes) + warp_id() * JOIN_QUEUE,
-                                         queued};
+                u64 inside = 0;
+                const JoinEnds<Id, Sum> visit{
+                    forest(),
+                    arguments.targets,
+                    arguments.weights,
+                    arguments.label,
+                    ONE_WAY && arguments.in_begins,
+                    arguments.loops,
+                    reinterpret_cast<u64 *>(bytes) + warp_id() * JOIN_QUEUE,
+                    queued,
+                    inside};
                 team_visit_arcs(false, visit);
                 visit.warp_finish();
+                warp_count(block, NAMES, inside);
                 break;
             }
             case SPLIT_NAME:
@@ -123,6 +129,7 @@ __device__ __forceinline__ u32 thread_decide_levels(const Arguments &arguments, 
     if (phase >= RENAME_CLEAR) {
         if (phase == RENAME_CLEAR && !arguments.lifts) return RENAME_FIRST;
         if (phase == RENAME_WRITE) return state[ROUNDS] ? MOVE_BEGIN : STOP;
+        if (phase == SPLIT_JOIN) state[FOUND] = sums.counts[NAMES];
         return phase == SPLIT_NAME ? STOP : phase + 1;
     }
     if (phase >= GROUP_CLEAR) return thread_decide_joins(arguments, phase, sums, state);

@@ -28,8 +28,8 @@ enum SummaryPhase : u32 {
     SQUARES_ADD
 };
 
-// Words of control->state.
-enum SummaryWord : u32 { NUMBERS };  // whether communities are listed
+// Words of control->state: whether communities are listed, and whether the weight within them is known.
+enum SummaryWord : u32 { NUMBERS, KNOWS_INNER };
 
 // FOUND is of a run: the sum of strengths, the number of communities, or the weight within them.
 enum SummaryCount : u32 { DONE, FOUND, LIMBS };
@@ -346,6 +346,8 @@ __device__ __forceinline__ u32 thread_next_summary(u32 phase, const u64 *state) 
             return STOP;
         case SIZES_ADD:
             return state[NUMBERS] ? SIZES_LIST : INNER_ADD;
+        case NUMBERS_TAKE:
+            return state[KNOWS_INNER] ? SQUARES_ADD : INNER_ADD;
     }
     return phase + 1;
 }

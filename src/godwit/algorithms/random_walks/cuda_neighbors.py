@@ -138,12 +138,12 @@ def _sample_on(
             (arrays.found, nodes, query.graph.targets.dtype),
             *((array, arcs, np.int64) for array in (arrays.row, arrays.col, arrays.edges)),
         ]
-        results = []
-        for array, count, dtype in wanted:
-            pointer = array[part].pointer if part in array else 0
-            result, taken_s = deliver_items(part, pointer, count, dtype, location)
-            results.append(result)
-            seconds["gather"] += taken_s
+        items = [
+            (array[part].pointer if part in array else 0, count, dtype)
+            for array, count, dtype in wanted
+        ]
+        results, taken_s = deliver_items(part, items, location)
+        seconds["gather"] += taken_s
     return results, hops.nodes_per_hop, hops.edges_per_hop
 
 

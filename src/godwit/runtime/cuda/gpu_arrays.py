@@ -12,9 +12,18 @@ from godwit.errors import DeviceError, GraphTooLargeError, InputError, shown
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.libraries import cupy
-from godwit.runtime.cuda.memory import Buffer, array_over, free_kept, free_memory_bytes
+from godwit.runtime.cuda.memory import (
+    Buffer,
+    Holding,
+    array_over,
+    free_memory_bytes,
+    kept_or_new,
+    rounded_size,
+)
 
 _MOST_SPARE = 16
+_MOST_KEPT_BYTES = 8 << 20
+"""Larger memory of CuPy's functions is freed: to allocate it takes little of their time."""
 
 
 def is_gpu_array(array: Any) -> bool:
@@ -120,16 +129,15 @@ def _keys_array(keys: Buffer, count: int) -> Any:
 
 @contextmanager
 def _in_stream(stream: Stream, what: str) -> Iterator[None]:
-    """Run CuPy's functions in a stream of Godwit's, with plain allocations in place of CuPy's pool."""
+    """Run CuPy's functions in a stream of Godwit's, with memory that is kept; the block waits for them."""
     module = cupy()
+    freed: list[Buffer] = []
 
     def allocate(nbytes: int) -> Any:
-        try:
-            memory = module.cuda.Memory(nbytes)
-        except MemoryError:
-            if not free_kept(stream.index):
-                raise
-            memory = module.cuda.Memory(nbytes)
+        buffer = kept_or_new(stream.index, rounded_size(nbytes))
+        holding = Holding(buffer, buffer.pointer, nbytes)
+        holding.release = freed.append
+        memory = module.cuda.UnownedMemory(buffer.pointer, nbytes, holding, stream.index)
         return module.cuda.MemoryPointer(memory, 0)
 
     if hasattr(module.cuda.Stream, "from_external"):
@@ -139,7 +147,12 @@ def _in_stream(stream: Stream, what: str) -> Iterator[None]:
     try:
         with driver.entered(stream.index), foreign, module.cuda.using_allocator(allocate):
             yield
-    except MemoryError as error:
+        for buffer in freed:
+            if buffer.nbytes <= _MOST_KEPT_BYTES:
+                buffer.keep()
+            else:
+                buffer.close()
+    except (MemoryError, GraphTooLargeError) as error:
         free = config.readable_bytes(free_memory_bytes(stream.index))
         raise GraphTooLargeError(
             f"{what} needs more memory than cuda:{stream.index} has: {free} are free ({error})"

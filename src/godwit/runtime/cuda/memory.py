@@ -570,7 +570,7 @@ class ResultMemory:
         if buffer is not None:
             _wait_for(indexes)
         else:
-            buffer = self._new_buffer(_rounded(nbytes))
+            buffer = self._new_buffer(rounded_size(nbytes))
         if buffer is None:
             return None
         holding = Holding(buffer, buffer.pointer, buffer.nbytes)
@@ -619,7 +619,7 @@ def new_host_array(count: int, dtype: Any, indexes: Iterable[int]) -> tuple[Arra
     return np.empty(count, dtype), False
 
 
-def _rounded(nbytes: int) -> int:
+def rounded_size(nbytes: int) -> int:
     """Return a size that is the same for similar sizes."""
     step = max(mmap.PAGESIZE, (1 << max(0, nbytes - 1).bit_length()) // 2 // _ROUNDED_SHARE)
     return -(-nbytes // step) * step

@@ -201,6 +201,13 @@ class SlicedRun:
         return blocks
 
     @cached_property
+    def spare_end_words(self) -> memoryview:
+        """End words that no endpoint has, for launches that nothing waits for."""
+        first = _WORDS * self.placement.indexes[0]
+        words = _host_words().array(np.uint32)
+        return words[first + 1 + len(self.placement.parts) : first + _WORDS].data
+
+    @cached_property
     def _statuses(self) -> list[memoryview]:
         """How the latest launch of each endpoint ended: its first item."""
         return [outcome["status"].data for outcome in self.outcomes]

@@ -1,4 +1,4 @@
-"""Graphs on devices: partitioned and uploaded once, queried many times (Gunrock's Init and Reset)."""
+"""Graphs on devices: partitioned and uploaded once, queried many times."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Resource = TypeVar("Resource", bound=Placement)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How the latest query of an algorithm was answered: queries in a row are mostly alike.
+class LatestQuery:
+    """The latest query of an algorithm, and a function that answers further ones with the same arguments.
 
-    :param asked: its arguments, but for the graph and the source: numbers, text and the like
+    :param asked: the arguments but for the graph and the source: numbers, text and the like
     :param kinds: their types, as True is equal to 1
-    :param answer: answers another one, with the same arguments, of a placed graph, which it does not refer
-        to, and, in a search, an array of sources; returns None if it cannot
+    :param answer: called with the placed graph, to which it must not refer otherwise, and, in a search,
+        with an array of sources; returns None if it cannot answer
     """
 
     asked: tuple[Any, ...]
@@ -46,14 +46,15 @@ class PlacedGraph:
 
     :ivar context: the devices; closed with this
     :ivar duplication: as the user chose; None: as suits the algorithm
-    :ivar is_kept: True if :func:`godwit.place` made it: its first query makes what pays after several
+    :ivar is_kept: True if :func:`godwit.place` made it. Its first query may then take longer, to make what
+        speeds up later ones
     :ivar names_devices: the user named the devices; otherwise cores take over what is slow on GPUs
-    :ivar searches: number of searches on CPUs that in-arcs would have made faster, or have made
+    :ivar searches: number of breadth-first searches on CPUs, which are faster if in-arcs have been made
     :ivar suits_steps: False once supersteps turned out not to suit the graph
-    :ivar given_up: algorithms that have another way than the one that turned out not to suit the graph
-    :ivar shared: algorithms of which searches by several GPUs turned out to be faster than by one
-    :ivar slow: algorithms that cores have taken over from GPUs
-    :ivar ways: by algorithm, how its latest query was answered
+    :ivar given_up: names of algorithms whose faster method turned out not to suit the graph
+    :ivar faster_on_all: names of algorithms that turned out to be faster on all GPUs than on the first
+    :ivar slow: names of algorithms that turned out to be slower on GPUs than on cores
+    :ivar latest: by name of the algorithm
     :ivar seconds: time by phase, such as ``partition`` and ``place``
     """
 
@@ -78,11 +79,11 @@ class PlacedGraph:
         self.searches = 0
         self.suits_steps = True
         self.given_up: set[str] = set()
-        self.shared: set[str] = set()
+        self.faster_on_all: set[str] = set()
         self.slow: set[str] = set()
         self._reweighted: list[PlacedGraph] = []
         self._elsewhere: dict[str, PlacedGraph] = {}
-        self.ways: dict[str, Way] = {}
+        self.latest: dict[str, LatestQuery] = {}
         self._placing = threading.Lock()
 
     @property
@@ -135,10 +136,6 @@ class PlacedGraph:
         self.check_open()
         return self._resources.get(make)
 
-    def has_resource(self, make: Callable[[PlacedGraph], Placement]) -> bool:
-        """Return True if the data that this function makes is there."""
-        return make in self._resources
-
     def release(self, make: Callable[[PlacedGraph], Placement]) -> None:
         """Close the resource that this function made, if there is one."""
         self.context.device_kind.require_idle(self.context.devices)
@@ -168,7 +165,7 @@ class PlacedGraph:
     def reweighted(self, graph: Graph) -> PlacedGraph:
         """Return a graph with the same vertices and other weights or arcs, on the same devices.
 
-        It is closed with this; of the graph that is placed here, it is this.
+        It is closed with this. Return this one itself if ``graph`` is the graph that it places.
 
         :param graph: kept by the caller, as by :meth:`Graph.cached`: it is placed once
         """
@@ -236,7 +233,7 @@ class PlacedGraph:
         for made in self._elsewhere.values():
             made.close()
         self._layout = None
-        self.ways.clear()
+        self.latest.clear()
         self.context.close()
 
     def __enter__(self) -> PlacedGraph:
@@ -283,8 +280,7 @@ def names_devices(devices: DevicesArgument) -> bool:
 
 _GPU_CALL_NS = 3e6
 _GPU_ARC_NS = 1.2
-"""Time after which a graph that is not placed lies on a GPU with its rows, and time for each of its arcs
-(benchmarks/zoo.py)."""
+"""Nanoseconds to place a graph on a GPU with its rows, and those for each arc (benchmarks/zoo.py)."""
 
 
 def cores_are_sooner(graph: Graph, core_ns: float) -> bool:
@@ -302,7 +298,7 @@ def cores_are_sooner(graph: Graph, core_ns: float) -> bool:
 def default_devices(graph: Graph, *, searches: int = 1) -> DevicesArgument:
     """Return the devices that suit one query of a graph that is not placed: the first GPU, if it has room.
 
-    Placing the graph takes longer than most queries, and on further GPUs as many times as long.
+    Placing the graph takes longer than most queries, and k times as long on k GPUs.
 
     :param searches: of the query: with many, all GPUs pay
     """

@@ -23,8 +23,9 @@ def check_graph(graph: Any) -> None:
 
 
 def checked_array(values: Any, count: int, name: str, kinds: str) -> Array:
-    """Return the values as an array of shape (count) whose dtype is of one of the kinds.
+    """Return the values as an array of shape (count).
 
+    :param kinds: the letters of NumPy's ``dtype.kind`` that are allowed, such as ``"iu"``
     :raises InputError: shape or dtype is wrong
     """
     array = as_array(values, name)

@@ -54,9 +54,9 @@ def run_alone(function: Callable[[], Any]) -> Any:
     try:
         return function()
     except (GodwitError, KeyboardInterrupt) as error:
-        from godwit.distributed.processes import is_silent
+        from godwit.distributed.processes import is_reported_elsewhere
 
-        if is_silent(error):
+        if is_reported_elsewhere(error):
             sys.exit(BAD_INPUT if isinstance(error, GodwitError) else INTERRUPTED)
         raise
 

@@ -41,14 +41,15 @@ if TYPE_CHECKING:
     from godwit.dataflow.link import Message
 
 _AHEAD = 4
-"""A receiver takes this part of its equal share ahead: with more the others could wait for a slow one."""
+"""A receiver takes a quarter of its equal share ahead: with more, others could wait for a slow one."""
 _FEW_OFFERS = 64
+"""Offers in a queue from which on stale ones are dropped."""
 _ALIGNMENT_BYTES = 512
 """Alignment of the beginnings of buffers that are neighbours."""
 
 
 Layout = tuple[Any, tuple[int, ...]]
-"""Of an array, the dtype and the shape of a row."""
+"""The dtype of an array, and the shape of its rows."""
 
 
 class Segment:
@@ -340,9 +341,9 @@ class Slot:
     def after(self) -> tuple[Event, ...]:
         """Events after which the buffer may be overwritten.
 
-        Invariant: a slot that was released after what the endpoint's stream held then, and that may be
-        filled with others, has no event yet. One that is recorded later in this stream stands for the
-        release, too, so that one event is enough for all slots that one copy fills.
+        An event is recorded here if the release recorded none (see :meth:`Receiver.give_back`). It is later
+        in the endpoint's stream than the work before the release, so it is done after that work. One event
+        is therefore enough for all slots that one copy fills.
         """
         if self.recorded is None:
             space = self.receiver.space
@@ -360,7 +361,7 @@ class Slot:
 
     @property
     def address(self) -> int:
-        """Where its memory begins."""
+        """Address of its memory."""
         return self.stretch.allocate().address + self.offset
 
     def hold(self) -> None:
@@ -402,8 +403,9 @@ class Slot:
             trace.add(receiver.where, receiver.name, name, *times, bytes=self.taken_bytes)
         self.segment, self.read, self.recorded = None, (), recorded
         receiver._free.append(self)
-        # Who claims may have taken the only offer out of the queue for a moment, and counted the free
-        # buffers before. This is asked first: who begins to claim later counts this buffer.
+        # A thread that claims may have taken the only offer out of the queue for a moment, after it counted
+        # the free buffers. `_matching` is read before the queue: a thread that acquires it later counts
+        # this buffer.
         is_claiming = receiver._matching.locked()
         if (is_claiming or receiver._offers or receiver._ended) and not receiver.may_wait():
             receiver.match()
@@ -468,7 +470,7 @@ class Receiver:
         self._keep = keep
         self._on_first_request = on_first_request
         self._lock = threading.RLock()
-        # Of all slots: a release waits for no copy that is started.
+        # For the users of all slots. Not `_lock`, which is held while a copy is started.
         self._users_lock = threading.RLock()
         self._matching = threading.Lock()
         self._again = False
@@ -481,7 +483,7 @@ class Receiver:
         takes_last = space.stream is None and self.neighbours == 1
         self._take_slot = self._free.pop if takes_last else self._free.popleft
         self._slots = self._make_slots()
-        # If segments are copied for certain, here, before a sender and a receiver wait for each other.
+        # Made here if segments are copied for certain: later a sender and a receiver would wait for it.
         self._lane: Lane | None = space.lane() if self.neighbours > 1 else None
         self.has_begun = False
         self._offers: list[tuple[float, int, Offer]] = []
@@ -496,7 +498,7 @@ class Receiver:
         self._ended = False
         self._abandoned = False
         self.backlog: Callable[[], str] = str
-        """Set by the router: returns what that waits for, as the end of a message."""
+        """Set by the router: returns what the router waits for, as the end of an error message."""
 
     # Calls by senders
 

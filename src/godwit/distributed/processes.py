@@ -57,12 +57,13 @@ _HEADER, _DATA, _ENDED = range(3)
 """Tags of messages: headers, data, and the end of a process."""
 
 _PATIENT_S = 0.02
-"""Seconds after which a process that waits sleeps between two looks, so that others compute."""
+"""Seconds after which a process that waits for messages sleeps between two tests for them."""
 _NAP_S = 1e-4
+"""Seconds of such a sleep."""
 _PRINTING_S = 0.5
 """Seconds in which the launcher prints what a process has written; it drops the rest after an abort."""
 _LOOK_S = 0.25
-"""Seconds between two looks for processes that have ended."""
+"""Seconds between two tests whether a process has ended."""
 
 _REPORTED = ("processed_items", "useless_items", "arcs_relaxed", "filtered_items", "rounds")
 """Counts in the statistics that each process has of its own."""
@@ -89,12 +90,12 @@ class Processes:
         self._headers = np.zeros((self.count, HEADER_WORDS), np.int64)
         self._runs = ""
         self._communicates = False
-        """True while others wait for messages of this process; it stays so if an error cuts these off."""
+        """True while messages are on their way; it stays True if an error ends the exchange."""
         self._interrupted = self._defers = False
         self.volume = Volume(self.count)
         self.machine, self.machine_sizes = _share_cores(mpi, self._world)
         if self.count > 1:
-            atexit.register(self._say_ended)
+            atexit.register(self._send_end)
             sys.excepthook = _Excepthook(self, sys.excepthook)
 
     def __repr__(self) -> str:
@@ -335,7 +336,7 @@ class Processes:
         os._exit(1)
 
     def _meet(self, status: int) -> None:
-        """Exchange headers; raise what all agree on if a process has failed, or runs something else."""
+        """Exchange headers; raise the error of all if a process has failed, or runs another function."""
         if status == _RUNNING and self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
@@ -367,7 +368,7 @@ class Processes:
             )
 
     def _agree_on(self, error: BaseException) -> BaseException:
-        """Let the other processes know of an error of this one; return the error to raise here."""
+        """Send an error of this process to the others; return the error to raise here."""
         if self._communicates:  # messages may be on their way: no meeting is possible
             self.abort(f"{type(error).__name__} in {self._runs}: {error}")
         try:
@@ -438,11 +439,11 @@ class Processes:
             runs = self._runs or "a function of Godwit's"
             self.abort(f"process {status.Get_source()} ended while this one ran {runs}")
 
-    def _say_ended(self) -> None:
-        """Tell the other processes that this one ends, in case one of them waits for it; wait for them.
+    def _send_end(self) -> None:
+        """Send each other process that this one ends, and wait until all have sent the same.
 
-        The system waits for all processes to end, in any case; here, for their messages, none of which is
-        left over then. A process that waits for this one in a function of Godwit's ends all.
+        So no message is left over; MPI waits for the end of all processes in any case. A process that waits
+        for this one in a function of Godwit's ends all (:meth:`_check_alive`).
         """
         if self._mpi.Is_finalized():
             return
@@ -537,8 +538,8 @@ def has_joined() -> bool:
     return _processes is not None
 
 
-def is_silent(error: BaseException) -> bool:
-    """Return True if the first process reports an error, and this is another one."""
+def is_reported_elsewhere(error: BaseException) -> bool:
+    """Return True if all processes raise this error, and this is not process 0, which prints it."""
     return is_agreed(error) and _processes is not None and _processes.rank > 0
 
 
@@ -547,7 +548,7 @@ _AGREED = "_godwit_agreed"
 
 
 class _Excepthook:
-    """Ends all processes when one is about to end by an error that the others do not know of."""
+    """Ends all processes when one is about to end by an error that the others do not raise."""
 
     def __init__(self, processes: Processes, previous: Callable[..., Any]) -> None:
         self._processes = processes
@@ -557,7 +558,7 @@ class _Excepthook:
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         processes = self._processes
-        if hasattr(error, _AGREED):
+        if is_agreed(error):
             if processes.rank == 0:
                 self._previous(kind, error, traceback)
             return
@@ -575,7 +576,7 @@ def _checksum(given: Any) -> int:
 
 
 def _content(given: Any) -> Any:
-    """Return what has another ``repr`` for arguments of other content; that of an array lacks elements."""
+    """Return an object whose ``repr`` shows all of an argument; that of an array may leave elements out."""
     if isinstance(given, Set):
         # The order of a set of texts differs in each process.
         return sorted(map(_content, given), key=repr)

@@ -294,8 +294,8 @@ def run_code_together(
 ) -> RunStatistics:  # fmt: skip
     """Run a program on the GPUs of several processes, as :func:`run_code`; all of them call it alike.
 
-    The state then has the values, and of the frontier the members, among the vertices whose results this
-    process gets.
+    The state then has the values of those vertices whose results this process gets, and which of them are
+    in the frontier.
 
     :param max_items: as of :class:`RunPoll`, of this process
     """
@@ -348,8 +348,8 @@ def user_error(code: StepCode, vertex_count: int, failure: StepError) -> Excepti
         return InputError(
             f"{where}: a field that is to name a vertex has a value outside of [0, {vertex_count})"
         )
-    numbers = code.numbers if step.kind in ("reduce", "assign") else code.fields
-    name, dtype = numbers[step.into]
+    declared = code.numbers if step.kind in ("reduce", "assign") else code.fields
+    name, dtype = declared[step.into]
     wider = "" if dtype.itemsize == 8 else "; declare it as int64"
     return ValueOverflowError(f"{where}: a value does not fit {name!r}, of {dtype.name}{wider}")
 

@@ -149,8 +149,8 @@ def _scales(
 ) -> tuple[float, float]:  # fmt: skip
     """Return NetworkX's factors of sums of dependencies: of nodes (or edges), and of sources.
 
-    A source is an end, and no inner node, of its own paths, so that one source fewer represents it. Before
-    NetworkX 3.5 (of edges: 3.6) it was not told apart.
+    Paths from a node do not count for this node itself: sums at a source are over one source fewer, so they
+    have another factor. Before NetworkX 3.5 (for edges: 3.6) sources and others had the same.
     """
     ends = n if endpoints or edges else n - 1
     k = ends if sources is None else len(sources)
@@ -246,10 +246,10 @@ def katz_centrality(
 
 
 _CPU_ITERATIONS = 20
-"""Power iterations on the CPU, at most: Lanczos' method converges in fewer steps than many of them."""
+"""Power iterations on the CPU, at most; then Lanczos' method runs, which converges in fewer steps."""
 
 _GPU_ITERATIONS = 20
-"""Power iterations that GPUs make for one that is asked for, before a CPU is faster."""
+"""Power iterations on GPUs for each of ``max_iter``, at most; then Lanczos' method runs on the CPU."""
 
 
 def hits(
@@ -300,7 +300,7 @@ def _singular_vectors(rows: gw.Graph, start: Array | None, max_iter: int) -> tup
 
     The eigenvector is a sum of the method's vectors. They are not kept but made twice: first for the
     tridiagonal matrix, whose eigenvector has their coefficients (Golub and Van Loan, "Matrix Computations",
-    chapter 10). Orthogonality is lost only after the first eigenvector has converged, and then it ends.
+    chapter 10). They lose orthogonality only after the first eigenvector has converged, when all is done.
     """
     from scipy.linalg import eigh_tridiagonal
 

@@ -145,9 +145,9 @@ def _number_of(nodes: Any, count: int) -> int:
 
 
 def _reaches_few(name: str, graph: Any, arguments: dict[str, Any], least: int) -> bool:
-    """Return True if a search from a call's source, or sources, to all reaches fewer nodes than ``least``.
+    """Return True if the sources of a call reach fewer nodes than ``least``, and no target is given.
 
-    That is found by a search that ends there, which takes much less time than what is to be saved.
+    A breadth-first search here answers that; it stops at ``least`` nodes, so it takes little time.
     """
     sources = arguments.get("sources", [arguments["source"]] if "source" in arguments else None)
     if not isinstance(sources, Collection) or arguments.get("target") is not None:

@@ -33,10 +33,9 @@ def place_positions(
     if known is not None:
         return known  # type: ignore[return-value]
     _ = placed.asked_partition
-    if not placed.has_resource(_make_step_placement):
-        if kernel is not None:
-            _compile_meanwhile(placed, kernel)
-        compile_row_makers(placed)
+    if kernel is not None:
+        _compile_meanwhile(placed, kernel)
+    compile_row_makers(placed)
     return cast("StepPlacement", placed.resource(_make_step_placement, "number"))
 
 
@@ -67,7 +66,7 @@ def likely_position_dtype(graph: Graph, devices: int) -> np.dtype[Any]:
 def refuse_positions(placed: PlacedGraph) -> None:
     """Release the device order of a graph that is too large for supersteps or that they do not suit."""
     placed.suits_steps = False
-    placed.ways.clear()
+    placed.latest.clear()
     placed.release(_make_step_placement)
 
 

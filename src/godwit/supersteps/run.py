@@ -621,8 +621,8 @@ class SearchSeeds:
     """The vertices from which a search begins, in pinned memory that its kernels read.
 
     :param arguments: (devices) structs with fields ``seeds`` and ``seed_count``
-    :ivar active: of each device, the number of vertices that kernels reach otherwise than as seeds: in an
-        undirected graph those with arcs, which come first
+    :ivar active: of each device, the number of vertices that arcs may lead to: in an undirected graph those
+        with arcs, which come first. Others are reached only if they are seeds
     """
 
     def __init__(self, placement: StepPlacement, arguments: Array) -> None:
@@ -705,9 +705,9 @@ class Searched(NamedTuple):
 
     :param values: the distances; None: it gave up
     :param seconds: by phase
-    :param gains: searches of the graph in this way look at so few arcs that they are faster than others
-    :param looked: arcs that it looked at
-    :param supersteps: in which it did; of a search by levels, the levels
+    :param gains: True if it visited so few arcs that this method is faster than others for the graph
+    :param looked: number of arcs that it visited
+    :param supersteps: number of supersteps; of a search by levels, of levels
     """
 
     values: Any

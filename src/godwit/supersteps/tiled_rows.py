@@ -57,17 +57,19 @@ _CHUNK, _SLOT_BITS = 128, 14
 _RANGE = 1 << (32 - _SLOT_BITS)  # positions
 TILE_SLOTS = (1 << _SLOT_BITS) - 1
 """Limit of the rows of a tile."""
-MOST_TILE_WORK = 1 << 21
-LEAST_TILE_WORK = 1 << 14
 ROW_WORK = 8
-"""Arcs that take as long as updating a vertex."""
+"""Work of updating a vertex, in units of the work of an arc."""
+LEAST_TILE_WORK, MOST_TILE_WORK = 1 << 14, 1 << 21
+"""Bounds of the work of a tile, in the same units."""
 _TILES_OF_BLOCK = 2
-_FEW_SLOTS = 1024  # among fewer, arcs meet
+_FEW_SLOTS = 1024
+"""Tiles of fewer rows get several sums for each, since threads that add to one at the same time wait."""
 _LEAST_LOG_BINS, _MOST_LOG_BINS = 6, 11
 LEAST_GAINING_ARCS = 1 << 22
 """Arcs of a device below which making tiles takes longer than they save in a query."""
 _LEAST_GAINING_DEGREE = 4
 _LONGEST_ROW_TILES = 4
+"""Tiles gain nothing if the work of the longest row is more than this number of tiles."""
 _THREADS = 1024
 _STATIC_BYTES = 1 << 10
 
@@ -112,7 +114,6 @@ class Tiling:
 class TiledRows:
     """The tiles of the rows of all devices.
 
-    :param rows: of each device
     :param factor_dtype: of factors, which is that of the values that are summed up; None: arcs have none
     :param outflows: by position: an arc's factor is its weight over the outflow of its source; None: its
         weight
@@ -261,7 +262,7 @@ def make_with_tiles(
         return make(words)
     except GraphTooLargeError:
         if words == 0 or asked or placement.processes is not None:
-            raise  # of several processes, others may be elsewhere
+            raise  # all of several processes must sum up in the same way
         placement.kept(KeptTiles).fit = False
         return make(0)  # rows alone may fit
 
@@ -314,8 +315,8 @@ def longest_row(graph: Graph, direction: Direction) -> int:
         offsets = graph.offsets if direction == "out" else in_offsets(graph)
         return int(np.diff(offsets).max(initial=0))
 
-    found: int = graph.cached(("longest row", direction), longest)
-    return found
+    arcs: int = graph.cached(("longest row", direction), longest)
+    return arcs
 
 
 def tiles_gain(placement: StepPlacement, *directions: Direction) -> bool:
@@ -358,7 +359,7 @@ def tile_work(part: StepPart, arcs: int) -> int:
 
 
 def _tiling(placement: StepPlacement, part: StepPart, rows: StepRows, source: SourceBins) -> Tiling:
-    """Divide own rows into tiles: of about equal work, and of at most ``TILE_SLOTS`` rows."""
+    """Divide a device's rows into tiles: of about equal work, and of at most ``TILE_SLOTS`` rows."""
     active = part.active
     apart = tile_work(part, rows.arcs)
     cuts = _find_rows(placement, part, rows, apart)
@@ -402,7 +403,7 @@ def _offsets_at(placement: StepPlacement, part: StepPart, rows: StepRows, bounds
 def _start(placement: StepPlacement, part: StepPart, name: str, *arguments: Any) -> None:
     """Run a small kernel of tiled_rows.cuh to its end."""
     module = load(part.index, source_code(placement.id_dtype))
-    given = [one.pointer if isinstance(one, Buffer) else one for one in arguments]
+    given = [value.pointer if isinstance(value, Buffer) else value for value in arguments]
     driver.launch(
         module.kernel(name), part.stream, blocks=_blocks(part), threads=256, arguments=given
     )

@@ -16,9 +16,9 @@ from godwit.graph.foreign import not_a_graph
 from godwit.graph.ids import Sources
 from godwit.graph.rows import Rows
 from godwit.placement import (
+    LatestQuery,
     PartitionArgument,
     PlacedGraph,
-    Way,
     cores_are_sooner,
     default_step_devices,
     names_devices,
@@ -214,21 +214,21 @@ def repeated_query(
     """
     if not isinstance(graph, PlacedGraph):
         return None
-    way = graph.ways.get(name)
-    if way is None or way.kinds != tuple(map(type, asked)) or way.asked != asked:
+    latest = graph.latest.get(name)
+    if latest is None or latest.kinds != tuple(map(type, asked)) or latest.asked != asked:
         return None
     if active() is not None:  # blocks of a trace
         return None
     graph.check_open()
     try:
         if source is None:
-            result = way.answer(graph)
+            result = latest.answer(graph)
         else:
-            result = way.answer(graph, graph.graph.ids.one_or_several(source, "source"))
+            result = latest.answer(graph, graph.graph.ids.one_or_several(source, "source"))
     except (GraphTooLargeError, ValueOverflowError, CoresAreFasterError):
         result = None  # there may be another way
     if result is None:
-        graph.ways.pop(name, None)
+        graph.latest.pop(name, None)
     return result
 
 
@@ -237,16 +237,17 @@ Note = Callable[[Callable[..., Any]], None]
 
 
 def note_of(graph: PlacedGraph, name: str, asked: tuple[Any, ...]) -> Note | None:
-    """Return a function that takes note how a query was answered, for :func:`repeated_query`.
+    """Return a function that sets the graph's latest query, which :func:`repeated_query` reads.
 
-    It takes ``answer`` of :class:`Way`. None: there is no use in it.
+    It takes ``answer`` of :class:`LatestQuery`. None if arguments cannot be compared, or a trace is
+    recorded.
     """
     kinds = tuple(map(type, asked))
     if active() is not None or not _PLAIN.issuperset(kinds):
         return None
 
     def note(answer: Callable[..., Any]) -> None:
-        graph.ways[name] = Way(asked, kinds, answer)
+        graph.latest[name] = LatestQuery(asked, kinds, answer)
 
     return note
 

@@ -89,7 +89,7 @@ def run_bfs(
 ) -> PathResult:
     """Return distances in arcs from the nearest source; see :func:`godwit.bfs`.
 
-    :param note: gets what answers further searches that are alike
+    :param note: as of :func:`godwit.worker.query.note_of`
     """
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
@@ -116,7 +116,7 @@ def note_search(
     options: SolverOptions, limit: Any, target: int | None, *, unit_lengths: bool,
     result_dtype: Any = None,
 ) -> None:  # fmt: skip
-    """Let the asynchronous engine answer further searches that are alike at once, where it can.
+    """Note how the asynchronous engine answers the next search with the same arguments, where it can.
 
     :param note: as of :func:`run_bfs`
     :param searched: ``placed``, or the graph on the first GPU, if that one alone searches
@@ -147,7 +147,7 @@ _WIDE_NS, _THIN_NS = 0.5, 7.0
 """Nanoseconds of a search for each arc on the CPU, whatever the number of cores (benchmarks/zoo.py): most
 arcs of a wide graph are not looked at, and few vertices of a thin one are searched at a time."""
 
-_TIME_ON_CORES = SearchTime(6.0, 1.5)  # benchmarks/zoo.py
+_TIME_ON_CORES = SearchTime(vertex_ns=6.0, arc_ns=1.5)  # benchmarks/zoo.py
 
 _SEARCHES_PER_REVERSE = 8
 """Searches of a placed graph on CPUs after which its reverse is made: it takes as long as these lose."""
@@ -172,7 +172,7 @@ def _takes_all(placed: PlacedGraph, options: SolverOptions) -> bool:
     count = len(placed.context.devices)
     if count == 1 or options.asks_for_kernels:
         return True
-    return suits_all_gpus(placed, 0 if "bfs" in placed.shared else _ALL_ARCS // count)
+    return suits_all_gpus(placed, 0 if "bfs" in placed.faster_on_all else _ALL_ARCS // count)
 
 
 def _suits_supersteps(placed: PlacedGraph, options: SolverOptions) -> bool:
@@ -248,7 +248,7 @@ def _cuda() -> Any:
 
 
 def _kernel_alone(graph: Graph, options: SolverOptions) -> str:
-    """Return the source of the kernel of a search of a graph that is placed on one GPU for it alone."""
+    """Return the source of the kernel that searches a graph that was placed on one GPU for this search."""
     takes_steps = options.execution == "auto" and _is_wide(graph) and is_known_symmetric(graph)
     if _asks_for_supersteps(options) or (takes_steps and not options.asks_for_kernels):
         source: str = _cuda().kernel_source(likely_position_dtype(graph, 1), options.gpu, 1)
@@ -277,7 +277,7 @@ def _in_supersteps(
     def search_on(
         positions: StepPlacement, sources: Array, statistics: RunStatistics
     ) -> Searched | None:
-        """Search on the GPUs that were chosen; None if others or another solver are to."""
+        """Search on the first GPU if it has room, or on all; None if another solver is faster."""
 
         def search(placement: StepPlacement) -> Searched:
             found: Searched = bfs_on_gpus(
@@ -296,13 +296,16 @@ def _in_supersteps(
     def result_of(
         placed: PlacedGraph, sources: Array, found: Searched, statistics: RunStatistics
     ) -> PathResult:
-        """Return the result, and take note of what it says of further searches."""
+        """Return the result; note in the graph which solver, and how many GPUs, further searches take."""
         if may_give_up and not found.gains:
             placed.given_up.add("bfs")
-            placed.ways.clear()
-        if found.looked >= _LEVEL_ARCS * max(1, found.supersteps) and "bfs" not in placed.shared:
-            placed.shared.add("bfs")
-            placed.ways.clear()
+            placed.latest.clear()
+        if (
+            found.looked >= _LEVEL_ARCS * max(1, found.supersteps)
+            and "bfs" not in placed.faster_on_all
+        ):
+            placed.faster_on_all.add("bfs")
+            placed.latest.clear()
         return _result(placed, sources, found.values, statistics, options)
 
     statistics = RunStatistics(chosen, "direction-optimizing")
@@ -347,7 +350,7 @@ def _on_shared_memory(
 ) -> PathResult:  # fmt: skip
     from godwit.algorithms.bfs.cpu import bfs_on_cpu
 
-    statistics = _statistics(placed)
+    statistics = RunStatistics(placed.context.device_names, "direction-optimizing")
     report = make_poll(options)
     if placed.is_kept and _is_wide(placed.graph):
         placed.searches += 1
@@ -367,10 +370,6 @@ def _on_shared_memory(
     statistics.arcs_relaxed = np.array([counts.arcs_examined], np.int64)
     statistics.levels = counts.levels
     return _result(placed, sources, distance, statistics, options)
-
-
-def _statistics(placed: PlacedGraph) -> RunStatistics:
-    return RunStatistics(placed.context.device_names, "direction-optimizing")
 
 
 def _result(

@@ -354,11 +354,13 @@ def follow_levels(
     """Follow the frontier, level after level, while it is narrow; return False if aborted.
 
     The last frontier is then queue[HEAD:TAIL]. Distances are written by plain stores: in a level all
-    threads write the same to a vertex. One that reads UNREACHED meanwhile lists the vertex once more.
+    threads write the same to a vertex. A thread that reads UNREACHED meanwhile lists the vertex once more.
 
     :param lists: (size, 2, most * largest degree + 1) vertices that threads reached in even and odd levels
-    :param most: larger frontiers are not followed, so their lists have room
-    :param fewest: smaller frontiers are not followed
+    :param most: size of the largest frontier to follow, for which lists have room
+    :param fewest: size of the smallest frontier to follow
+    :param target: vertex at which the search stops; -1: none
+    :param cutoff: level after which it stops
     """
     level = shared[LEVEL]
     count = shared[TAIL] - shared[HEAD]

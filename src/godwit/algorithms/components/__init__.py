@@ -255,7 +255,7 @@ class ComponentsQuery:
     def checked(
         cls, graph: Graph, method: Any, rounds: Any, jumps: Any, merge: Any, *, has_gpu_options: bool
     ) -> ComponentsQuery:  # fmt: skip
-        """Check arguments.
+        """Return the query of checked arguments.
 
         :raises InputError: one of them is wrong
         """
@@ -330,7 +330,7 @@ def _find(
 ) -> ComponentsResult:  # fmt: skip
     """Find components on devices that hold the graph, or, where these cannot, by streaming its arcs.
 
-    :param note: gets what answers further queries that are alike
+    :param note: as of :func:`godwit.worker.query.note_of`
     """
     begin = perf_counter()
     gpus = _gpus_for(graph, devices)

@@ -202,7 +202,7 @@ def load_kernels(index: int, linking: Linking, dtype: np.dtype[Any]) -> Kernels:
 
 
 def memory_bytes(linking: Linking) -> int:
-    """Return the size of a forest on a GPU."""
+    """Return the bytes of the parents of all vertices on a GPU, and of the control words behind them."""
     nbytes = linking.vertices * linking.id_dtype.itemsize
     return -(-nbytes // _CONTROL_BYTES) * _CONTROL_BYTES + _CONTROL_BYTES
 

@@ -160,7 +160,9 @@ def _next_scanned(
 ) -> Any:
     """Remove the next vertex of a list that has at most k neighbours; keep those before it in the list.
 
-    :returns: the vertex or -1, the index of the next, the end of the kept ones, and their least degree
+    :param left: the list, of which [at, end) has not been scanned, and [..., to) is kept
+    :param least: the least degree of the kept vertices
+    :returns: the vertex, -1 if no other has so few neighbours; then ``at``, ``to`` and ``least``
     """
     while at < end:
         v = left[_at(at)]

@@ -2,11 +2,11 @@
 //
 // Distances are in a *line* for each position, with a word for each source; a warp has 128 neighbouring sources, a
 // *group*, so that a visit of an arc reads the words of all of them at once. From each source a
-// warp climbs along kept arcs: what is reached lies on the way from a vertex to the greatest position that it
-// kept, and so on (the vertices that a vertex kept are joined by shortcuts). In the core, each pair of a vertex
-// and a group is lowered by those of its neighbours that changed since, until none changes. Then level by level
-// all others are lowered by what they kept. Distances only fall, and what is read in the core may be of this
-// superstep or of the last: the result does not depend on the order.
+// warp climbs along kept arcs (those of a vertex when it was contracted, all to greater positions): to all their
+// heads, then on from the greatest one, since shortcuts join the heads with each other, until it is in the core. In
+// the core, each pair of a vertex and a group is lowered by those of its neighbours that changed since, until none
+// changes. Then level by level all others are lowered along their kept arcs. Distances only fall, and what is read
+// in the core may be of this superstep or of the last: the result does not depend on the order.
 //
 // Lower bound: 4 bytes for each kept arc and source, mostly from the second-level cache; 4 bytes written when lines
 // are cleared, on the way down, and read for rows, for each vertex and source; and the rows.
@@ -15,7 +15,7 @@
 #include "algorithms/distances/rows.cuh"
 
 constexpr u32 ABSENT = 0xffffffffu;  // no path; lengths of no arc
-constexpr u32 FAR = ABSENT - 1;      // has no room
+constexpr u32 FAR = ABSENT - 1;      // a distance that does not fit
 constexpr Result UNREACHED = static_cast<Result>(~0ull >> (65 - 8 * sizeof(Result)));
 constexpr u32 EACH = 4;             // sources of a lane
 constexpr u32 GROUP = EACH * WARP;  // as in cuda.py
@@ -27,7 +27,7 @@ constexpr u32 BEGUN = 0;    // sources begun
 constexpr u32 VISITED = 1;  // lines read
 constexpr u32 FOUND = 2;    // pairs of a source and a vertex of a column that it reaches
 constexpr u32 CHANGED = 3;  // lines of the core that have changed
-constexpr u32 TOO_FAR = 4;  // distances that have no room
+constexpr u32 TOO_FAR = 4;  // distances that do not fit
 // Words of the state.
 constexpr u32 ROUND = 0;  // of the core, from 1 on
 constexpr u32 ALL_VISITED = 1;
@@ -81,8 +81,8 @@ struct Sweeps {
         return given.stamps + position * static_cast<i64>(groups) + static_cast<i64>(group);
     }
 
-    // Lower distances to those along the arcs of a row from their other ends; `is_of_use` says of which. `load`
-    // reads a word. All lanes take part.
+    // Lower distances to those along the arcs of a row from their heads, but only from heads for which
+    // `is_of_use` is true. `load` reads a word. All lanes take part.
     template <class IsOfUse, class Load>
     __device__ __forceinline__ void warp_lower(u32 (&distances)[EACH], i64 position, u64 group,
                                                IsOfUse is_of_use, Load load) {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void team_lower_core(Sweeps &sweeps) {
     }
 }
 
-// Lower the lines of a level, by the vertices that they kept.
+// Lower the lines of a level, along kept arcs.
 __device__ __forceinline__ void team_descend(Sweeps &sweeps) {
     const Arguments &given = sweeps.given;
     i64 begin = given.levels[sweeps.block.state[LEVEL]];
@@ -247,7 +247,7 @@ __device__ __forceinline__ void team_deliver_lines(Sweeps &sweeps) {
     }
 }
 
-// Add up the lines of each source, as numbers of arcs are added up: sums are integers.
+// Add up the distances from each source; sums are integers, as in hops.cuh.
 __device__ __forceinline__ void team_sum_lines(Sweeps &sweeps) {
     const Arguments &given = sweeps.given;
     u64 parts = (given.source_count + WARP - 1) / WARP;

@@ -221,7 +221,7 @@ class _PageRankRun:
     def on_gpus(self, placed: PlacedGraph, note: Note | None) -> PageRankResult:
         """Run on the devices of a placed graph, an iteration per superstep.
 
-        :param note: gets what answers further queries that are alike
+        :param note: as of :func:`godwit.worker.query.note_of`
         """
         n, settings, options = self.graph.vertex_count, self.settings, self.options
         duplication = placed.duplication

@@ -432,7 +432,7 @@ def _chebyshev_ratio(radius: float) -> float:
 
 
 def _following_omega(radius: float, omega: float) -> float:
-    """Return the extrapolation factor of the next iteration from that of the last; 1 is a plain one."""
+    """Return the extrapolation factor of the next iteration from that of the last; plain ones have 1."""
     return 1.0 / (1.0 - (0.5 if omega == 1.0 else 0.25) * radius * radius * omega)
 
 

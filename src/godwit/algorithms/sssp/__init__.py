@@ -160,7 +160,7 @@ def run_sssp(
 ) -> PathResult:
     """Return distances from the nearest source; see :func:`godwit.sssp`.
 
-    :param note: gets what answers further searches that are alike
+    :param note: as of :func:`godwit.worker.query.note_of`
     """
     graph = placed.graph
     sources, target, cutoff = check_query(graph, source, target, cutoff)
@@ -220,7 +220,7 @@ def _kernel_alone(graph: Graph, options: SolverOptions) -> str:
     return kernel_alone((dtypes.narrow or dtypes.wide).operators, graph, options.gpu)
 
 
-_TIME_ON_CORES = SearchTime(35.0, 8.0)  # benchmarks/zoo.py
+_TIME_ON_CORES = SearchTime(vertex_ns=35.0, arc_ns=8.0)  # benchmarks/zoo.py
 _CORE_NS = 60.0
 """Nanoseconds that a core takes for each arc of a graph (benchmarks/zoo.py)."""
 _FIRST_WEIGHTS = 4096
@@ -396,7 +396,7 @@ def _in_supersteps(
                 run.parts = found.seconds
         if found is None or not found.gains:
             placed.given_up.add("sssp")
-            placed.ways.clear()
+            placed.latest.clear()
         if found is None or found.values is None:
             return None
         return PathResult(

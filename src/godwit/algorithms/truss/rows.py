@@ -81,7 +81,7 @@ def edge_numbers(simple: Graph, rows: DegreeRows, edges: Edges) -> Array:
     numbers = np.empty(edges.count, edges.dtype)
     run_team(
         _NUMBER[by_degree], simple.offsets, simple.targets, position, rows.offsets, rows.splits,
-        rows.targets, edges.first, _first_places(simple), numbers,
+        rows.targets, edges.first, _first_edges(simple), numbers,
         threads=thread_count_for(simple.arc_count),
     )  # fmt: skip
     return numbers
@@ -95,14 +95,14 @@ def arcs_of_edges(graph: Graph, simple: Graph, is_chosen: Array) -> Array:
     """
     kept = np.empty(graph.arc_count, np.bool_)
     run_team(
-        _mark, graph.offsets, graph.targets, simple.offsets, simple.targets, _first_places(simple),
+        _mark, graph.offsets, graph.targets, simple.offsets, simple.targets, _first_edges(simple),
         is_chosen, kept, threads=thread_count_for(graph.arc_count),
     )  # fmt: skip
     return kept
 
 
-def _first_places(simple: Graph) -> Array:
-    """Return the place in results of the first edge to a larger neighbour of each vertex: (n + 1) int64."""
+def _first_edges(simple: Graph) -> Array:
+    """Return for each vertex the index in results of its first edge to a larger vertex: (n + 1) int64."""
     counts = np.empty(simple.vertex_count, np.int64)
     threads = thread_count_for(simple.arc_count)
     run_team(_count_larger, simple.offsets, simple.targets, counts, threads=threads)

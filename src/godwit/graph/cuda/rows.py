@@ -1,4 +1,6 @@
-"""Edges into rows on a GPU, with the same result as graph/build.py. Kernels: build_rows.cuh.
+"""Rows of a graph, made from edges on a GPU, with the same result as graph/build.py.
+
+Kernels: build_rows.cuh.
 
 Edges are drawn by the GPU, or given as arrays of other libraries that lie there. Rows of given edges stay
 on the GPU if it has room for several copies of them; others are copied to the host. A graph whose arcs do
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -157,6 +159,11 @@ class ArcsOnGpu:
         return self.weights.dtype if self.given_dtype is None else self.given_dtype
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of a weight of the graph; 0 without weights."""
+        return 0 if self.weight_dtype is None else self.weight_dtype.itemsize
+
+    @property
     def rules(self) -> EdgeRules:
         """The argument of kernels that read edges."""
         return EdgeRules(self.count, self.both_directions, self.drop_loops)
@@ -220,8 +227,7 @@ def _build_rows(
 
 
 def _result_bytes(arcs: ArcsOnGpu, count: int) -> int:
-    weight_bytes = 0 if arcs.weight_dtype is None else arcs.weight_dtype.itemsize
-    return estimate_bytes(arcs.vertices, count, arcs.id_dtype.itemsize, weight_bytes)
+    return estimate_bytes(arcs.vertices, count, arcs.id_dtype.itemsize, arcs.weight_bytes)
 
 
 def _has_room(builder: GraphBuilder, arcs: ArcsOnGpu, count: int) -> bool:
@@ -272,8 +278,7 @@ class _HostRows:
 
 def _range_bytes(arcs: ArcsOnGpu, count: int, rows: int) -> int:
     """Return the peak of GPU memory for a range: while it is sorted, or while its rows are written."""
-    weight_bytes = 0 if arcs.weight_dtype is None else arcs.weight_dtype.itemsize
-    result = arcs.id_dtype.itemsize + weight_bytes
+    result = arcs.id_dtype.itemsize + arcs.weight_bytes
     if arcs.given_dtype is not None:
         slots = 2 * arcs.count if arcs.both_directions else arcs.count
         return slots * _ORDERED_BYTES + count * (_KEY_BYTES + result) + 8 * rows
@@ -392,12 +397,12 @@ def _write_rows(
     index, start = builder.index, builder.start
     first, last = keyed.first, keyed.last
     begin, end = rows.filled, rows.filled + count
-    with closing(Buffer(index, 8 * (last - first))) as ends:
+    with Buffer(index, 8 * (last - first)) as ends:
         with builder.step("rows"):
             start("write_ends", keys.pointer, count, keyed, begin, ends.pointer)
         with builder.step("download"):
             download(index, ends.pointer, rows.offsets[first + 1 : last + 1])
-    with closing(Buffer(index, arcs.id_dtype.itemsize * count)) as targets:
+    with Buffer(index, arcs.id_dtype.itemsize * count) as targets:
         with builder.step("rows"):
             start("write_targets", keys.pointer, count, keyed, targets.pointer)
         with builder.step("download"):
@@ -405,7 +410,7 @@ def _write_rows(
     if rows.weights is not None:
         with ExitStack() as owned:
             if weights is None:
-                weights = owned.enter_context(Buffer(index, arcs.weights.itemsize * count))
+                weights = owned.enter_context(Buffer(index, arcs.weight_bytes * count))
                 with builder.step("rows"):
                     rule = arcs.weights.structure
                     start("write_weights", keys.pointer, count, keyed, rule, weights.pointer)

@@ -319,7 +319,7 @@ def _word_ends(text: Any, at: int) -> bool:
 
 
 def _first_line(text: Any, at: int, k: int) -> int:
-    """Return the first byte of the first line that begins in piece k, which begins at a position."""
+    """Return the index of the first line that begins in piece k; ``at``: the index of the piece itself."""
     if k == 0:
         return at
     at -= 1

@@ -1,8 +1,8 @@
 // The beginning of a run: each device makes its own initial state.
 //
 // No device waits for another here: others store into a device's mailboxes and boards only, which are not
-// cleared. Items of earlier runs are never read, since their numbers are control words; meetings are counted
-// over all runs.
+// cleared. Items of earlier runs are never read, since control words count the items of a run; meetings are
+// counted over all runs.
 #pragma once
 
 #include "worker/cuda/meeting.cuh"

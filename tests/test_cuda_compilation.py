@@ -30,7 +30,7 @@ from godwit.dataflow.operators import adapt
 from godwit.errors import DeviceError, GodwitError, OperatorError
 from godwit.runtime.checks import Fault
 from godwit.runtime.cuda import compile as compilation
-from godwit.runtime.cuda import libraries
+from godwit.runtime.cuda import libraries, structs
 from godwit.runtime.cuda.compile import cubin
 from godwit.runtime.cuda.driver import FAULT_NAME
 from godwit.runtime.cuda.operators import DeviceFunction, compile_function, fault_error
@@ -389,7 +389,9 @@ class TestCache:
         for header in headers:
             text = header.read_text(encoding="utf-8")
             named = text.count('#include "')
-            direct = [name for name in compilation._included(text, {}) if f'"{name}"' in text]
+            direct = [
+                name for name in compilation.included_headers(text, {}) if f'"{name}"' in text
+            ]
             assert len(direct) == named, header.name
 
     def test_without_operators_nothing_is_linked(self, cache: Path, monkeypatch: Any) -> None:
@@ -595,3 +597,26 @@ class TestSeveralAtOnce:
         with ThreadPoolExecutor(4) as pool:
             logs = list(pool.map(fails, range(4)))
         assert all("nonsense" in log for log in logs)
+
+
+def test_structs_have_the_members_and_the_layout_of_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inner.cuh").write_text(
+        "constexpr u32 COUNT = 3;  // of pairs\n"
+        "template <class Id>\nstruct Pair {\n    u32 first;  // u64 no;\n    const Id *second;\n};\n"
+    )
+    (tmp_path / "outer.cuh").write_text(
+        '#include "inner.cuh"\n'
+        "struct Outer {\n    using Id = int;\n    u8 kind;\n    Pair<Id> pairs[COUNT + 1][2];\n"
+        "    char *lists[WIDTH];\n    Value value;\n"
+        "    i64 size() const {\n        if (kind) { return 1; }\n        return 2;\n    }\n};\n"
+    )
+    monkeypatch.setattr(structs, "INCLUDE_FOLDER", tmp_path)
+    monkeypatch.setattr(compilation, "INCLUDE_FOLDER", tmp_path)
+    made = structs.struct_dtype("outer.cuh", "Outer", WIDTH=2, Value=FLOAT32)
+    pair = np.dtype([("first", np.uint32), ("second", np.uint64)], align=True)
+    expected = [
+        ("kind", np.uint8), ("pairs", pair, (4, 2)), ("lists", np.uint64, 2), ("value", np.float32),
+    ]  # fmt: skip
+    assert made == np.dtype(expected, align=True)

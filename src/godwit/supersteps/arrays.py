@@ -69,7 +69,7 @@ class DeviceArray:
 
     @property
     def pointers(self) -> Array:
-        """The buffers' addresses, in the shape of :data:`godwit.supersteps.run.PEERS`."""
+        """The buffers' addresses: (MAXIMAL_DEVICES) uint64."""
         addresses = np.zeros(MAXIMAL_DEVICES, np.uint64)
         for part in self._placement.parts:
             addresses[part.device] = self[part].pointer

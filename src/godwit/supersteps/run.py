@@ -27,6 +27,7 @@ from godwit.runtime.cuda.events import event_pool
 from godwit.runtime.cuda.memory import Buffer, PinnedBuffer
 from godwit.runtime.cuda.operators import DeviceFunction
 from godwit.runtime.cuda.slices import LEFT, KeptOutcomes, SlicedRun, Written, nanoseconds
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -46,73 +47,15 @@ STEP = STATE_WORDS - 2
 EPOCH = STATE_WORDS - 1
 """Word of the state: meetings with other devices so far, in all runs."""
 _COUNTS, _AMOUNTS = 8, 4
-_PROFILED_STEPS = 64
 _GOES_ON, _BEGINS, _FOLLOWS = range(3)
 """How a launch begins: ``Begin`` of step.cuh."""
 _PHASE = 0x3FFFFFFF
 """Bits of a phase; the others say which blocks run it, and whether the kernel leaves before it."""
 
-STAGE = np.dtype(
-    [
-        ("control", np.uint64),
-        ("board", np.uint64),
-        ("boards", np.uint64, MAXIMAL_DEVICES),
-        ("stop", np.uint64),
-        ("ended", np.uint64),
-        ("outcome", np.uint64),
-        ("capacity", np.int64),
-        ("owned", np.int64),
-        ("slice_ns", np.uint64),
-        ("patience_ns", np.uint64),
-        ("latency_ns", np.uint64),
-        ("devices", np.uint32),
-        ("device", np.uint32),
-        ("prepare", np.uint32),
-        ("early", np.uint32),
-        ("begins", np.uint32),
-        ("first_phase", np.uint32),
-        ("first_state", np.uint64, STATE_WORDS),
-    ]
-)
-
-STEP_CONTROL = np.dtype(
-    [
-        ("release", np.uint64),
-        ("arrived", np.uint64),
-        ("cursors", np.uint64, 4),
-        ("mine", [("counts", np.uint64, _COUNTS), ("amounts", np.float64, _AMOUNTS)]),
-        ("state", np.uint64, STATE_WORDS),
-        ("run_counts", np.uint64, _COUNTS),
-        ("ended_ns", np.uint64, _PROFILED_STEPS),
-        ("phases", np.uint32, _PROFILED_STEPS),
-        ("phase", np.uint32),
-        ("status", np.uint32),
-    ]
-)
-
-STEP_OUTCOME = np.dtype(
-    [
-        ("state", np.uint64, STATE_WORDS),
-        ("run_counts", np.uint64, _COUNTS),
-        ("last_phase", np.uint32),
-        ("phase", np.uint32),
-        ("status", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
-
-ROWS = np.dtype(
-    [
-        ("offsets", np.uint64),
-        ("targets", np.uint64),
-        ("heads", np.uint64),
-        ("classes", np.int64, 7),
-    ]
-)
-"""``Rows`` of step.cuh."""
-
-PEERS = np.dtype((np.uint64, MAXIMAL_DEVICES))
-"""A pointer for every device."""
+STAGE = struct_dtype("supersteps/step.cuh", "Stage")
+STEP_CONTROL = struct_dtype("supersteps/step.cuh", "StepControl")
+STEP_OUTCOME = struct_dtype("supersteps/step.cuh", "StepOutcome")
+ROWS = struct_dtype("supersteps/step.cuh", "Rows")
 
 _BOARD_BYTES = 2 * MAXIMAL_DEVICES * 8 * 2 * (_COUNTS + _AMOUNTS + 1)
 

@@ -22,6 +22,7 @@ from godwit.graph.facts import in_offsets
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
 from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.rows import Direction, StepRows
 
@@ -30,28 +31,8 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-SUM_TILE = np.dtype(
-    [
-        ("arc", np.int64),
-        ("chunk", np.int64),
-        ("row", np.uint32),
-        ("rows", np.uint32),
-        ("log_slots", np.uint32),
-        ("chunks", np.uint32),
-    ]
-)
-"""``SumTile`` of tiled_sums.cuh."""
-
-TILED_ARCS = np.dtype(
-    [
-        ("tiles", np.uint64),
-        ("arcs", np.uint64),
-        ("begins", np.uint64),
-        ("factors", np.uint64),
-        ("count", np.uint64),
-    ]
-)
-"""``TiledArcs`` of tiled_sums.cuh."""
+SUM_TILE = struct_dtype("supersteps/tiled_sums.cuh", "SumTile")
+TILED_ARCS = struct_dtype("supersteps/tiled_sums.cuh", "TiledArcs")
 
 _CHUNK, _SLOT_BITS = 128, 14
 _RANGE = 1 << (32 - _SLOT_BITS)  # positions

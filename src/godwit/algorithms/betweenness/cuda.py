@@ -22,6 +22,7 @@ from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type
 from godwit.runtime.cuda.gpu_arrays import current_stream, gpu_of, is_gpu_array
 from godwit.runtime.cuda.memory import PinnedBuffer
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray
@@ -30,9 +31,6 @@ from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.results import VertexValues, deliver_arcs
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
-    PEERS,
-    ROWS,
-    STAGE,
     STEP,
     THREADS,
     StepPlan,
@@ -64,46 +62,7 @@ _ROUND_ARCS = 1 << 24
 _SPARE_SHARE = 8
 """1 / the share of free memory that searches of blocks leave free."""
 
-_ARRAYS = (
-    "visited", "sets", "values", "depths", "order", "taken", "ends", "taken_ends", "lights", "inbox",
-    "counters", "centrality", "edges",
-)  # fmt: skip
-_LONG_ROWS = np.dtype([("rows", np.uint64), ("count", np.int64)])
-
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("long_out", _LONG_ROWS),
-        ("long_in", _LONG_ROWS),
-        ("sources", np.uint64),
-        ("centrality", np.uint64),
-        ("edges", np.uint64),
-        ("subscribers", np.uint64),
-        ("searches", PEERS),
-        ("layout", [(name, np.int64) for name in (*_ARRAYS, "nbytes")]),
-        ("words", np.int64),
-        ("all_sources", np.uint64),
-        ("first_source", np.uint64),
-        ("source_step", np.uint64),
-        ("source_count", np.uint64),
-        ("scale", np.float64),
-        ("scale_of_sources", np.float64),
-        ("arcs", np.uint64),
-        ("mean_degree", np.uint64),
-        ("light_vertices", np.uint64),
-        ("light_arcs", np.uint64),
-        ("dense_factor", np.uint64),
-        ("block_searches", np.uint32),
-        ("sources_a_round", np.uint32),
-        ("endpoints", np.uint32),
-        ("is_by_degree", np.uint32),
-        ("is_directed", np.uint32),
-        ("has_long_rows", np.uint32),
-    ]
-)
-"""``Arguments`` of search.cuh."""
+ARGUMENTS = struct_dtype("algorithms/betweenness/search.cuh", "Arguments")
 
 
 class Word(IntEnum):
@@ -538,7 +497,7 @@ class _SearchTeam:
             "edges": 8 * self.out[0].arcs * is_block * self.has_edges,
         }
         layout, end = {}, 0
-        for name in _ARRAYS:
+        for name in (ARGUMENTS["layout"].names or ())[:-1]:  # without nbytes
             layout[name] = end
             end += -(-sizes[name] // 128) * 128
         return layout | {"nbytes": end}

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "supersteps/halos.cuh"
+#include "supersteps/step.cuh"
 
 constexpr u32 SETS = 4;
 constexpr u32 UNROLL = 4;

@@ -14,6 +14,7 @@ from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.cuda.slices import KeptOutcomes, Written
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions, Schedule
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -22,9 +23,6 @@ from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
-    PEERS,
-    ROWS,
-    STAGE,
     Searched,
     SearchSeeds,
     StepPlan,
@@ -52,32 +50,7 @@ _INDEX_BYTES = 4  # of a queue
 _LEAST_ROOM = 1 << 14
 _ROOM_SHIFT = 5  # queues begin with room for a 32nd of the vertices: wide frontiers are not queued
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("depth", np.uint64),
-        ("visited", PEERS, 2),
-        ("remote", PEERS),
-        ("queue", np.uint64, 2),
-        ("queue_room", np.uint64),
-        ("left_rows", np.uint64),
-        ("counters", np.uint64),
-        ("seeds", np.uint64),
-        ("seed_count", np.int64),
-        ("target", np.int64),
-        ("long_below", np.int64),
-        ("is_directed", np.uint64),
-        ("active", np.int64),
-        ("cleared", np.int64),
-        ("hubs", np.int64),
-        ("hub_offsets", np.uint64),
-        ("hub_targets", np.uint64),
-        ("hub_frontier", PEERS),
-    ]
-)
-"""``Arguments`` of the kernel."""
+ARGUMENTS = struct_dtype("algorithms/bfs/state.cuh", "Arguments")
 
 
 class Phase(IntEnum):

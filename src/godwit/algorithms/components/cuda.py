@@ -18,6 +18,7 @@ from godwit.errors import DeviceError, GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.cuda.slices import KeptOutcomes
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -27,9 +28,6 @@ from godwit.supersteps.process_exchange import ProcessExchange
 from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
-    PEERS,
-    ROWS,
-    STAGE,
     StepPlan,
     copies_by_host,
     count_work,
@@ -38,30 +36,7 @@ from godwit.supersteps.run import (
     step_source,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("rows", ROWS),
-        ("in_rows", ROWS),
-        ("vertices", PEERS),
-        ("long_rows", np.uint64),
-        ("row_bits", np.uint64),
-        ("heads", PEERS),
-        ("parents", PEERS),
-        ("labels", PEERS),
-        ("words", np.int64),
-        ("rounds", np.uint64),
-        ("more_rounds", np.uint64),
-        ("jumps", np.uint64),
-        ("is_sampled", np.uint32),
-        ("is_directed", np.uint32),
-        ("has_long_rows", np.uint32),
-        ("is_ascending", np.uint32),
-        ("tile", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
-"""``Arguments`` of components.cuh."""
+ARGUMENTS = struct_dtype("algorithms/components/components.cuh", "Arguments")
 
 MERGES = {"none": 0, "tree": 1, "direct": 2}
 """``MERGE`` of union_find.cuh."""

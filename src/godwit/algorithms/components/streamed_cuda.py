@@ -27,6 +27,7 @@ from godwit.runtime.cuda.memory import (
     new_host_array,
     take_pinned,
 )
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.memory import Space
 
@@ -43,10 +44,7 @@ Kernels = dict[str, tuple[Kernel, int]]
 """Kernels by name, with the number of blocks that fit on the GPU at once."""
 
 _UNSIGNED = 2  # value of StreamFault.kind for unsigned ids
-FAULT = np.dtype(
-    [("chunk", "u8"), ("row", "u8"), ("source", "i8"), ("target", "i8"), ("kind", "u8")]
-)
-"""``StreamFault`` of streamed.cuh."""
+FAULT = struct_dtype("algorithms/components/streamed.cuh", "StreamFault")
 
 
 class _StreamForest(Structure):

@@ -9,39 +9,19 @@ import numpy as np
 
 from godwit.arrays import ResultLocation
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.first_gpu import Outcome
 from godwit.supersteps.one_gpu import OneGpuPlan, compiling, require_few_vertices
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.run import (
-    ROWS,
-    STAGE,
     left_rows_bytes,
     point_rows,
     step_source,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("degree", np.uint64),
-        ("core", np.uint64),
-        ("left", np.uint64),
-        ("left_count", np.uint64),
-        ("left_room", np.uint64),
-        ("listed", np.uint64),
-        ("long_rows", np.uint64),
-        ("counters", np.uint64),
-        ("active", np.int64),
-        ("out_arcs", np.int64),
-        ("is_directed", np.uint32),
-        ("has_loops", np.uint32),
-    ]
-)
-"""``Arguments`` of core.cuh."""
+ARGUMENTS = struct_dtype("algorithms/core/core.cuh", "Arguments")
 
 _COUNTERS_BYTES = 16
 _INDEX_BYTES = 4

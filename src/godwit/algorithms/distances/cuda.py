@@ -35,6 +35,7 @@ from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.gpu_arrays import address_of
 from godwit.runtime.cuda.memory import PinnedBuffer, new_host_array
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
@@ -44,8 +45,6 @@ from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
-    ROWS,
-    STAGE,
     STEP,
     THREADS,
     StepPlan,
@@ -75,82 +74,10 @@ _MOST_PER_STEP = 16
 _STEP_ARCS = 1 << 24
 _FIELDS = HOP_FIELDS  # of sums on GPUs, also of lengths
 
-_ROW_FIELDS = [
-    ("wanted", np.uint64),
-    ("columns", np.uint64),
-    ("results", np.uint64),
-    ("source_sums", np.uint64),
-    ("source_count", np.uint64),
-]
-HOPS_ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("sources", np.uint64),
-        ("lines", np.uint64, 2),
-        ("planes", np.uint64),
-        ("queued", np.uint64),
-        ("united", np.uint64),
-        ("queue", np.uint64, 2),
-        ("left_rows", np.uint64),
-        ("vertex_sums", np.uint64),
-        *_ROW_FIELDS,
-        ("wanted_count", np.uint64),
-        ("column_count", np.int64),
-        ("limit", np.uint64),
-        ("arcs", np.uint64),
-    ]
-)
-"""``Arguments`` of hops.cuh."""
+HOPS_ARGUMENTS = struct_dtype("algorithms/distances/hops.cuh", "Arguments")
+LENGTHS_ARGUMENTS = struct_dtype("algorithms/distances/lengths.cuh", "Arguments")
 
-_LAYOUT = np.dtype(
-    [
-        ("near", np.int64, 2),
-        ("far", np.int64),
-        ("waits", np.int64, 2),
-        ("left_rows", np.int64),
-        ("cursor", np.int64),
-        ("nbytes", np.int64),
-    ]
-)
-LENGTHS_ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("weights", np.uint64),
-        ("sources", np.uint64),
-        ("matrix", np.uint64),
-        ("searches", np.uint64),
-        ("layout", _LAYOUT),
-        *_ROW_FIELDS,
-        ("sources_a_step", np.uint64),
-        ("searching_blocks", np.uint64),
-        ("column_count", np.int64),
-        ("limit", np.uint64),
-        ("step", np.uint64),
-    ]
-)
-"""``Arguments`` of lengths.cuh."""
-
-SWEEPS_ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("levels", np.uint64),
-        ("offsets", np.uint64),
-        ("heads", np.uint64),
-        ("up", np.uint64),
-        ("down", np.uint64),
-        ("sources", np.uint64),
-        ("matrix", np.uint64),
-        ("stamps", np.uint64),
-        *_ROW_FIELDS,
-        ("column_count", np.int64),
-        ("vertex_count", np.int64),
-        ("level_count", np.uint64),
-    ]
-)
-"""``Arguments`` of sweeps.cuh."""
+SWEEPS_ARGUMENTS = struct_dtype("algorithms/distances/sweeps.cuh", "Arguments")
 
 
 class HopsPhase(IntEnum):

@@ -12,29 +12,15 @@ from godwit.algorithms.greedy.order import Kind, degrees, vertex_order
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.first_gpu import Outcome
 from godwit.supersteps.one_gpu import OneGpuPlan, compiling, require_few_vertices
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.run import ROWS, STAGE, point_rows, step_source
+from godwit.supersteps.run import point_rows, step_source
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("order", np.uint64),
-        ("rank", np.uint64),
-        ("bound", np.uint64),
-        ("value", np.uint64),
-        ("count", np.int64),
-        ("chunk", np.int64),
-        ("is_directed", np.uint32),
-        ("is_sorted", np.uint32),
-    ]
-)
-"""``Arguments`` of greedy.cuh."""
+ARGUMENTS = struct_dtype("algorithms/greedy/greedy.cuh", "Arguments")
 
 _CHUNK = 1 << 18
 """Vertices that a superstep decides: some hundred microseconds."""

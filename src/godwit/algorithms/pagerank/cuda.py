@@ -31,6 +31,7 @@ from godwit.runtime.cpu.team import block_range, run_team
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.cuda.slices import Written
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -38,9 +39,6 @@ from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import StepRows
 from godwit.supersteps.run import (
-    PEERS,
-    ROWS,
-    STAGE,
     StepPlan,
     copies_by_host,
     point_rows,
@@ -48,7 +46,6 @@ from godwit.supersteps.run import (
     step_source,
 )
 from godwit.supersteps.tiled_rows import (
-    TILED_ARCS,
     KeptTiles,
     TileKind,
     can_be_tiled,
@@ -58,28 +55,7 @@ from godwit.supersteps.tiled_rows import (
     tile_checks,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("rows", ROWS),
-        ("weights", np.uint64),
-        ("contributions", np.uint64),
-        ("outflows", np.uint64),
-        ("degrees", np.uint64),
-        ("teleport", np.uint64),
-        ("start", np.uint64),
-        ("subscribers", np.uint64),
-        ("slots", np.uint64),
-        ("carried", PEERS, 2),
-        ("tiled", TILED_ARCS),
-        ("units", np.float64),
-        ("uniform", np.float64),
-        ("damping", np.float64),
-        ("tolerance", np.float64),
-        ("most_iterations", np.uint64),
-    ]
-)
-"""``Arguments`` of pagerank.cuh."""
+ARGUMENTS = struct_dtype("algorithms/pagerank/pagerank.cuh", "Arguments")
 
 _PREPARE, _START, _ITERATE = 0, 1, 2  # phases
 _ITERATIONS, _RESIDUAL = 0, 4  # words of the state

@@ -26,6 +26,7 @@ from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, layout_checks, load
 from godwit.runtime.cuda.devices import CLOSED, held_gpus
 from godwit.runtime.cuda.memory import Buffer, kept_or_new, new_host_array
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import download, upload
 from godwit.worker.cuda.placement import GpuPart, GpuPlacement, synchronize
 from godwit.worker.cuda.program import HUB_DEGREE
@@ -37,19 +38,8 @@ _KEYS_A_THREAD = 4
 MOST_ROUNDS = 256
 """Rounds of rule 2 on a GPU: after these the host, which processes a long chain faster, goes on."""
 
-CONTROL = np.dtype([(name, np.uint64) for name in ("hubs", "wide", "open", "tail")])
-"""``Control`` of the kernels."""
-
-HUB = np.dtype([("begin", np.int64), ("end", np.int64), ("chunk", np.uint64), ("local", np.int64)])
-"""``Hub`` of the kernels."""
-
-_POINTERS = (
-    "offsets", "targets", "lengths", "vertices", "distance", "keys", "candidates", "hubs",
-    "control", "others", "sources", "rounds", "queue",
-)  # fmt: skip
-_NUMBERS = (
-    "owned", "locals", "count", "source_count", "source", "round", "first", "last",
-)  # fmt: skip
+CONTROL = struct_dtype("algorithms/paths/predecessors.cuh", "Control")
+HUB = struct_dtype("algorithms/paths/predecessors.cuh", "Hub")
 
 
 @dataclass(frozen=True)
@@ -70,13 +60,8 @@ class PassKind:
     @property
     def arguments(self) -> np.dtype[Any]:
         """``Arguments`` of the kernels."""
-        fields = [
-            *((name, np.uint64) for name in _POINTERS),
-            *((name, np.int64) for name in _NUMBERS),
-            ("number", np.uint64),
-            ("unreached", self.distance_dtype),
-        ]
-        return np.dtype(fields, align=True)
+        file = "algorithms/paths/predecessors.cuh"
+        return struct_dtype(file, "Arguments", Distance=self.distance_dtype)
 
     @property
     def key_dtype(self) -> np.dtype[Any]:

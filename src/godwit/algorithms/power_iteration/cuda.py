@@ -26,6 +26,7 @@ from godwit.dtypes import Array
 from godwit.graph.facts import in_offsets
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.arrays import DeviceArray, StepPart
@@ -33,9 +34,6 @@ from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.rows import Direction, StepRows
 from godwit.supersteps.run import (
-    PEERS,
-    ROWS,
-    STAGE,
     STEP,
     StepPlan,
     point_rows,
@@ -43,7 +41,6 @@ from godwit.supersteps.run import (
     step_source,
 )
 from godwit.supersteps.tiled_rows import (
-    TILED_ARCS,
     KeptTiles,
     TileKind,
     can_be_tiled,
@@ -54,46 +51,7 @@ from godwit.supersteps.tiled_rows import (
     tile_checks,
 )
 
-MATRIX = np.dtype(
-    [
-        ("rows", ROWS),
-        ("weights", np.uint64),
-        ("long_rows", np.uint64),
-        ("long_count", np.int64),
-        ("block_count", np.int64),
-        ("tiled", TILED_ARCS),
-    ]
-)
-"""``Matrix`` of power.cuh."""
-
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("in", MATRIX),
-        ("out", MATRIX),
-        ("start", np.uint64),
-        ("constant", np.uint64),
-        ("subscribers", np.uint64),
-        ("hub_subscribers", np.uint64),
-        ("partials", np.uint64),
-        ("iterates", PEERS, 2),
-        ("hubs", PEERS),
-        ("uniform_start", np.float64),
-        ("uniform_constant", np.float64),
-        ("factor", np.float64),
-        ("shift", np.float64),
-        ("values_factor", np.float64),
-        ("hubs_factor", np.float64),
-        ("tolerance", np.float64),
-        ("units", np.float64),
-        ("most_squares", np.float64),
-        ("start_squares", np.float64),
-        ("most_iterations", np.uint64),
-        ("normalizes", np.uint32),
-        ("finish", np.uint32),
-    ]
-)
-"""``Arguments`` of power.cuh."""
+ARGUMENTS = struct_dtype("algorithms/power_iteration/power.cuh", "Arguments")
 
 LONG_ROW, BLOCK_ROW = 256, 4096  # as in power.cuh
 _START, _HUBS, _PULL = 0, 1, 3  # phases

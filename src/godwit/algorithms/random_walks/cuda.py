@@ -18,36 +18,18 @@ from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import memory
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.memory import new_host_array
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import download, upload
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.supersteps import place_positions
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepCopies, StepPlacement
-from godwit.supersteps.run import STAGE, StepPlan, step_source
+from godwit.supersteps.run import StepPlan, step_source
 
 Placed = StepPlacement | StepCopies
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("offsets", np.uint64),
-        ("targets", np.uint64),
-        ("sums", np.uint64),
-        ("sources", np.uint64),
-        ("walks", np.uint64),
-        ("seed", np.uint64),
-        ("first", np.uint64),
-        ("count", np.int64),
-        ("length", np.uint64),
-        ("steps", np.uint64),
-        ("return_bias", np.float64),
-        ("far_bias", np.float64),
-        ("biased", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
-"""``Arguments`` of walks.cuh."""
+ARGUMENTS = struct_dtype("algorithms/random_walks/walks.cuh", "Arguments")
 
 _STEPS = 1 << 26
 """Steps of all walks of a device in a superstep, about."""

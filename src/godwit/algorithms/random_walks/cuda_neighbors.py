@@ -18,6 +18,7 @@ from godwit.graph.hashing import mix
 from godwit.placement import PlacedGraph
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import upload
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
@@ -26,27 +27,14 @@ from godwit.supersteps import place_positions
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_items
-from godwit.supersteps.run import STAGE, STEP, StepPlan, state_words, step_source
+from godwit.supersteps.run import STEP, StepPlan, state_words, step_source
 
 THREADS = 512
 
 _SPARE_SHARE = 4
 """1 / the part of a hop's arcs by which there is more room than needed: the next sample may have more."""
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        *((name, np.uint64) for name in (
-            "offsets", "targets", "found", "marks", "begins", "sums", "row", "col", "edges", "seed", "hop",
-        )),
-        ("arcs", np.int64),
-        ("fanout", np.int64),
-        ("next_fanout", np.int64),
-        ("replace", np.uint32),
-        ("with_numbers", np.uint32),
-    ]
-)  # fmt: skip
-"""``Arguments`` of neighbors.cuh."""
+ARGUMENTS = struct_dtype("algorithms/random_walks/neighbors.cuh", "Arguments")
 
 
 class NeighborsPhase(IntEnum):

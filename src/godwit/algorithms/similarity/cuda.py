@@ -20,11 +20,12 @@ from godwit.graph.csr import Graph
 from godwit.runtime.cuda import driver, memory
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.memory import new_host_array
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import download, upload
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepCopies, StepPlacement
-from godwit.supersteps.run import STAGE, StepPlan, step_source
+from godwit.supersteps.run import StepPlan, step_source
 from godwit.supersteps.shares import Placed, SharedQuery
 
 HUB_DEGREE = 1024
@@ -56,38 +57,8 @@ _MOST_BLOCKS = 2
 _LEAST_SHARE_PAIRS = 1 << 20
 """Pairs that pay for copying the whole graph to another GPU."""
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        *((name, np.uint64) for name in (
-            "offsets", "targets", "terms", "hub_of", "hubs", "pairs", "scores", "group_sizes",
-            "group_begins", "group_units", "order", "pair_count", "units_a_step", "batches_a_step",
-        )),
-        ("vertices", np.int64),
-        ("hub_count", np.uint32),
-        ("bitmap_words", np.uint32),
-        ("measure", np.uint32),
-        ("least_pairs", np.uint32),
-    ]
-)  # fmt: skip
-"""``Arguments`` of similarity.cuh."""
-
-NEIGHBOURS_ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        *((name, np.uint64) for name in (
-            "offsets", "targets", "terms", "sums", "reached", "found", "pairs", "scores", "capacity"
-        )),
-        ("vertices", np.int64),
-        ("vertices_a_step", np.uint64),
-        ("above", np.float64),
-        ("blocks", np.uint32),
-        ("share", np.uint32),
-        ("shares", np.uint32),
-        ("measure", np.uint32),
-    ]
-)  # fmt: skip
-"""``Arguments`` of neighbours.cuh."""
+ARGUMENTS = struct_dtype("algorithms/similarity/similarity.cuh", "Arguments")
+NEIGHBOURS_ARGUMENTS = struct_dtype("algorithms/similarity/neighbours.cuh", "Arguments")
 
 
 class Phase(IntEnum):

@@ -11,6 +11,7 @@ from godwit.algorithms.spanning_forest.cpu import ForestMarks, KeyOrder, light_s
 from godwit.dtypes import Array
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.memory import new_host_array
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
@@ -18,41 +19,13 @@ from godwit.supersteps.one_gpu import OneGpuPlan, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.rows import RowClass, StepRows
 from godwit.supersteps.run import (
-    ROWS,
-    STAGE,
     STEP,
     left_rows_bytes,
     point_rows,
     step_source,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("rows", ROWS),
-        ("weights", np.uint64),
-        ("vertices", np.uint64),
-        ("shifts", np.uint64),
-        ("long_rows", np.uint64),
-        ("parents", np.uint64),
-        ("choices", np.uint64, 2),
-        ("lists", np.uint64, 2),
-        ("marks", np.uint64),
-        ("capacity", np.int64),
-        ("mark_words", np.int64),
-        ("mask", np.int64),
-        ("least", np.int64),
-        ("flip", np.int64),
-        ("least_key", np.int64),
-        ("pivot_key", np.int64),
-        ("pivot_id", np.int64),
-        ("has_pivot", np.uint32),
-        ("has_long_rows", np.uint32),
-        ("has_sorted_rows", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
-"""``Arguments`` of spanning_forest.cuh."""
+ARGUMENTS = struct_dtype("algorithms/spanning_forest/spanning_forest.cuh", "Arguments")
 
 _EDGES_DONE = 0  # of the counts
 _JOINED, _NEEDED = 3, 4  # of the state

@@ -15,8 +15,9 @@ from godwit.algorithms.sssp.stages import UNREACHED, first_width
 from godwit.arrays import ResultLocation, set_items
 from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError, ValueOverflowError
-from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, compile_meanwhile, number_bits
+from godwit.runtime.cuda.compile import c_type, compile_meanwhile, number_bits
 from godwit.runtime.cuda.slices import Written
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.runtime.statistics import RunStatistics
@@ -25,9 +26,6 @@ from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import VertexValues, compile_delivery
 from godwit.supersteps.rows import RowClass
 from godwit.supersteps.run import (
-    PEERS,
-    ROWS,
-    STAGE,
     STEP,
     THREADS,
     Searched,
@@ -41,35 +39,7 @@ from godwit.supersteps.run import (
     target_indexes,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("out_targets", np.uint64),
-        ("out_weights", np.uint64),
-        ("in_targets", np.uint64),
-        ("in_weights", np.uint64),
-        ("distances", np.uint64),
-        ("pending", np.uint64),
-        ("open", np.uint64),
-        ("cursors", np.uint64),
-        ("known", np.uint64),
-        ("known_open", np.uint64),
-        ("known_by", PEERS),
-        ("known_open_by", PEERS),
-        ("sent", PEERS, 2),
-        ("left_rows", np.uint64),
-        ("counters", np.uint64),
-        ("seeds", np.uint64),
-        ("seed_count", np.int64),
-        ("target", np.int64),
-        ("active", np.int64),
-        ("cleared", np.int64, MAXIMAL_DEVICES),
-        ("has_long_rows", np.uint64),
-    ]
-)
-"""``Arguments`` of the kernel."""
+ARGUMENTS = struct_dtype("algorithms/sssp/search.cuh", "Arguments")
 
 DEEP_STEPS = 64
 """After this many supersteps a search of narrow frontiers is given up."""

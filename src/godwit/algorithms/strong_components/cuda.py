@@ -12,14 +12,13 @@ from godwit.arrays import ResultLocation
 from godwit.dtypes import Array
 from godwit.graph.facts import in_offsets
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.first_gpu import Outcome
 from godwit.supersteps.one_gpu import OneGpuPlan, compiling, require_few_vertices
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.run import (
-    ROWS,
-    STAGE,
     left_rows_bytes,
     point_rows,
     state_words,
@@ -33,29 +32,7 @@ MOST_PASSES = 256
 MOST_SLOW = 1 << 24
 """Arcs, besides as many as the graph has, of rows that single warps examine, after which it gives up."""
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("long_rows", np.uint64),
-        ("vertices", np.uint64),
-        ("positions", np.uint64),
-        ("labels", np.uint64),
-        ("alive", np.uint64),
-        ("forward", np.uint64),
-        ("backward", np.uint64),
-        ("frontiers", np.uint64, 2),
-        ("least_in", np.uint64),
-        ("least_out", np.uint64),
-        ("part_in", np.uint64),
-        ("part_out", np.uint64),
-        ("name", np.uint64),
-        ("active", np.int64),
-        ("pivot", np.int64),
-    ]
-)
-"""``Arguments`` of the kernel."""
+ARGUMENTS = struct_dtype("algorithms/strong_components/strong_components.cuh", "Arguments")
 
 _BITMAPS = ("alive", "forward", "backward", "frontiers")
 _VALUES = ("labels", "least_in", "least_out", "part_in", "part_out")

@@ -9,31 +9,19 @@ import numpy as np
 
 from godwit.arrays import ResultLocation
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
 from godwit.supersteps.first_gpu import Outcome
 from godwit.supersteps.one_gpu import OneGpuPlan, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.run import (
-    ROWS,
-    STAGE,
     left_rows_bytes,
     point_rows,
     step_source,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("left", np.uint64),
-        ("generation", np.uint64),
-        ("list", np.uint64),
-        ("long_rows", np.uint64),
-        ("counters", np.uint64),
-    ]
-)
-"""``Arguments`` of topological.cuh."""
+ARGUMENTS = struct_dtype("algorithms/topological/topological.cuh", "Arguments")
 
 _COUNTERS_BYTES = 16
 

@@ -18,13 +18,14 @@ from godwit.dtypes import Array
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepCopies, StepPlacement
 from godwit.supersteps.results import deliver_vertices
 from godwit.supersteps.rows import RowClass
-from godwit.supersteps.run import STAGE, StepPlan, step_source
+from godwit.supersteps.run import StepPlan, step_source
 from godwit.supersteps.shares import Placed, SharedQuery
 
 THREADS = 256
@@ -41,29 +42,7 @@ _PIECES_A_STEP = 16
 _LEAST_SHARE_ARCS = 1 << 22
 """Arcs that pay for copying the whole graph to another GPU."""
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("offsets", np.uint64),
-        ("splits", np.uint64),
-        ("targets", np.uint64),
-        ("values", np.uint64),
-        ("sums", np.uint64),
-        ("received", np.uint64),
-        ("rows", np.int64),
-        ("long_rows", np.int64),
-        ("piece_arcs", np.int64),
-        ("pieces", np.uint64),
-        ("batches", np.uint64),
-        ("pieces_a_step", np.uint64),
-        ("batches_a_step", np.uint64),
-        ("share", np.uint32),
-        ("shares", np.uint32),
-        ("table_bits", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
-"""``Arguments`` of triangles.cuh."""
+ARGUMENTS = struct_dtype("algorithms/triangles/triangles.cuh", "Arguments")
 
 
 class TrianglesPhase(IntEnum):

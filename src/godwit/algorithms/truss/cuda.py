@@ -14,6 +14,7 @@ from godwit.algorithms.truss.rows import Edges, edge_numbers, sorted_targets
 from godwit.arrays import ResultLocation
 from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.delivery import Arrival, Conversion, Delivery, Share
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.protocol import ProgressPoll
@@ -21,30 +22,13 @@ from godwit.supersteps.first_gpu import Outcome
 from godwit.supersteps.one_gpu import OneGpuPlan, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.rows import RowClass
-from godwit.supersteps.run import STAGE, step_source
+from godwit.supersteps.run import step_source
 from godwit.trace import seconds_since
 
 _OF_EDGES = ("upper", "lower", "support", "order", "truss", "listed")
 """Arrays with a number for each edge."""
-_POINTERS = (
-    "offsets", "splits", "neighbours", "first_edges", "arc_edges", "hub_words", "ends", "targets",
-    "numbers", "upper", "lower", "support", "order", "listed_bits", "truss", "listed", "left", "left_count",
-)  # fmt: skip
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        *((name, np.uint64) for name in _POINTERS),
-        ("left_room", np.uint64),
-        ("counters", np.uint64),
-        ("rows", np.int64),
-        ("long_rows", np.int64),
-        ("edges", np.uint64),
-        ("edges_a_step", np.uint64),
-        ("hubs", np.uint64),
-    ]
-)
-"""``Arguments`` of truss.cuh."""
+ARGUMENTS = struct_dtype("algorithms/truss/truss.cuh", "Arguments")
 
 _EDGES_A_STEP = 1 << 21
 """Edges whose triangles a superstep counts: time-outs are looked at in between."""

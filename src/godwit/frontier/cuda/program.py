@@ -23,9 +23,10 @@ from godwit.frontier.code import (
     StepCode,
     shared_fields,
 )
-from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks, number_bits
+from godwit.runtime.cuda.compile import c_type, layout_checks, number_bits
 from godwit.runtime.cuda.operators import DeviceFunction
-from godwit.supersteps.run import PEERS, ROWS, STAGE, THREADS, engine_layout_checks
+from godwit.runtime.cuda.structs import struct_dtype
+from godwit.supersteps.run import THREADS, engine_layout_checks
 from godwit.worker.program import identity_of
 
 FAILED, REDUCTIONS, OPERATORS, QUEUE, FORM, REPLICATED = 24, 25, 26, 27, 28, 29
@@ -46,33 +47,8 @@ _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 
 def arguments_dtype(code: StepCode) -> np.dtype[Any]:
     """Return the dtype of ``Arguments`` of frontier.cuh."""
-    return np.dtype(
-        [
-            ("stage", STAGE),
-            ("out", ROWS),
-            ("in", ROWS),
-            ("out_weights", np.uint64),
-            ("in_weights", np.uint64),
-            ("vertices", np.uint64),
-            ("positions", np.uint64),
-            ("degrees", np.uint64),
-            ("vertex_count", np.int64),
-            ("left_rows", np.uint64),
-            ("arcs", np.uint64),
-            ("subscribers", np.uint64),
-            ("queue", np.uint64, 2),
-            ("queue_room", np.uint64),
-            ("listing_limit", np.uint64),
-            ("long_below", np.int64),
-            ("is_directed", np.uint64),
-            ("queues", PEERS),
-            ("frontiers", PEERS),
-            ("touched", PEERS),
-            ("extremes", PEERS),
-            ("fields", np.uint64, (len(code.fields) + 1, MAXIMAL_DEVICES)),
-            ("accumulators", np.uint64, (len(code.accumulators()) + 1, MAXIMAL_DEVICES)),
-        ]
-    )
+    sizes = {"FIELDS": len(code.fields), "SLOTS": len(code.accumulators())}
+    return struct_dtype("frontier/cuda/frontier.cuh", "Arguments", **sizes)
 
 
 class ProgramText:

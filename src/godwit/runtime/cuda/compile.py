@@ -231,7 +231,7 @@ def _key(
     content.add(repr((tuple(versions), architecture, tuple(options))))
     content.add(repr((_COMPILER_OPTIONS, _LINKER_OPTIONS)))
     content.add(source)
-    for name, text in sorted(_included(source, {}).items()):
+    for name, text in sorted(included_headers(source, {}).items()):
         content.add(name)
         content.add(text)
     for function in functions:
@@ -242,13 +242,13 @@ def _key(
     return content.digest.hexdigest()
 
 
-def _included(text: str, found: dict[str, str]) -> dict[str, str]:
+def included_headers(text: str, found: dict[str, str]) -> dict[str, str]:
     """Return the headers that a text includes, directly or not, by their paths below the folder."""
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', text, re.MULTILINE):
         path = INCLUDE_FOLDER / name
         if name not in found and path.is_file():
             found[name] = path.read_text(encoding="utf-8")
-            _included(found[name], found)
+            included_headers(found[name], found)
     return found
 
 

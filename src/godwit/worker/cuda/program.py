@@ -13,6 +13,7 @@ import numpy as np
 
 from godwit.runtime.cuda.compile import MAXIMAL_DEVICES, c_type, layout_checks, number_bits
 from godwit.runtime.cuda.operators import DeviceFunction
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.worker.delta import LEAST_HOPS, MOST_HOPS
 from godwit.worker.program import BITWISE, ProgramOperators
 
@@ -25,119 +26,20 @@ COUNTERS = (
     "cycles",
 )  # fmt: skip
 
-_POINTERS = (
-    "offsets", "targets", "weights", "vertices", "rows", "row_weights", "halo_remote", "values",
-    "halo_values", "fields", "pending", "halo_pending", "hubs", "parameters", "control", "outcome",
-    "ended", "board",
-)  # fmt: skip
+REQUEST = struct_dtype("worker/cuda/part.cuh", "Request")
+PART = struct_dtype("worker/cuda/part.cuh", "Part")
 
-REQUEST = np.dtype(
-    [
-        ("seeds", np.uint64),
-        ("seed_values", np.uint64),
-        ("seed_count", np.int64),
-        ("parameters", np.uint64),
-        ("parameter_count", np.int64),
-        ("limit", np.uint64),
-        ("value", np.uint64),
-        ("field", np.uint64),
-        ("fills_values", np.uint32),
-        ("fills_fields", np.uint32),
-        ("all_pending", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
 
-PART = np.dtype(
-    [
-        *((name, np.uint64) for name in _POINTERS),
-        ("inbox", np.uint64, MAXIMAL_DEVICES),
-        ("stop", np.uint64),
-        ("relay", np.uint64),
-        ("outbox", np.uint64, MAXIMAL_DEVICES),
-        ("boards", np.uint64, MAXIMAL_DEVICES),
-        ("halo_begin", np.int64, MAXIMAL_DEVICES + 1),
-        ("owned", np.int64),
-        ("halo", np.int64),
-        ("target", np.int64),
-        ("slice_ns", np.uint64),
-        ("patience_ns", np.uint64),
-        ("latency_ns", np.uint64),
-        ("devices", np.uint32),
-        ("device", np.uint32),
-        ("mailbox_items", np.uint32),
-        ("mailbox_room", np.uint32),
-        ("relays", np.uint32),
-        ("queue_items", np.uint32),
-        ("hops", np.uint32),
-        ("unit_shift", np.uint32),
-        ("has_hubs", np.uint32),
-        ("sparse_items", np.uint32),
-        ("delta", np.float32),
-        ("adapts", np.uint32),
-        ("volume", np.uint32),
-        ("next_hop", np.uint32, MAXIMAL_DEVICES),
-        ("begins", np.uint32),
-        ("padding", np.uint32),
-        ("prepare", np.uint32),
-        ("request", REQUEST),
-    ]
-)
+def _with_counters(struct: str) -> np.dtype[Any]:
+    """Return the dtype of a struct of part.cuh, with a name for each of its counters, which are last."""
+    count = len(COUNTERS) + MAXIMAL_DEVICES
+    dtype = struct_dtype("worker/cuda/part.cuh", struct, COUNTERS=count)
+    *fields, _ = ((name, dtype[name]) for name in dtype.names or ())
+    counters = ((name, np.int64) for name in COUNTERS)
+    return np.dtype([*fields, *counters, ("sent", np.int64, MAXIMAL_DEVICES)], align=True)
 
-TRIALS = np.dtype(
-    [
-        ("begin_ns", np.uint64),
-        ("begin_first", np.float32),
-        ("begin_bound", np.float32),
-        ("speed", np.float32),
-        ("factor", np.float32),
-        ("meetings", np.uint32),
-        ("phase", np.uint32),
-        ("rest", np.uint32),
-        ("patience", np.uint32),
-        ("measures", np.uint32),
-        ("was_dense", np.uint32),
-        ("tried", np.float32),
-        ("padding", np.uint32),
-    ]
-)
 
-CONTROL = np.dtype(
-    [
-        ("release", np.uint64),
-        ("arrived", np.uint64),
-        ("hub_cursor", np.uint64),
-        ("limit", np.uint64),
-        ("lowest", np.uint32),
-        ("overflow", np.uint32),
-        ("status", np.uint32),
-        ("round", np.uint32),
-        ("epoch", np.uint32),
-        ("bound", np.float32),
-        ("window", np.float32),
-        ("hops", np.uint32),
-        ("trials", TRIALS),
-        ("outgoing", np.uint32, MAXIMAL_DEVICES),
-        ("incoming", np.uint32, (MAXIMAL_DEVICES, MAXIMAL_DEVICES)),
-        ("relayed", np.uint32, MAXIMAL_DEVICES),
-        *((name, np.uint64) for name in COUNTERS),
-        ("sent", np.uint64, MAXIMAL_DEVICES),
-    ],
-    align=True,
-)
-
-OUTCOME = np.dtype(
-    [
-        ("limit", np.uint64),
-        ("bound", np.float32),
-        ("status", np.uint32),
-        ("overflow", np.uint32),
-        ("padding", np.uint32),
-        *((name, np.int64) for name in COUNTERS),
-        ("sent", np.int64, MAXIMAL_DEVICES),
-    ]
-)
-
+CONTROL, OUTCOME = _with_counters("Control"), _with_counters("Outcome")
 _COUNTER_MEMBERS = {name: f"counters[{name.upper()}]" for name in COUNTERS} | {
     "sent": "counters[SENT_TO]"
 }

@@ -41,6 +41,7 @@ from godwit.runtime.cuda.memory import (
     new_host_array,
     take_pinned,
 )
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.staging import StagedCopy, Way, staging_pool
 from godwit.trace import HOST, copied
 
@@ -121,15 +122,8 @@ def source(conversion: Conversion, id_dtype: np.dtype[Any]) -> str:
 
 def _arguments_dtype(conversion: Conversion) -> np.dtype[Any]:
     """Return the dtype of ``DeliveryArguments`` of delivery.cuh."""
-    value, result = conversion.dtype, conversion.result_dtype
-    fields = [
-        *((name, np.uint64) for name in ("values", "positions", "results")),
-        ("count", np.int64),
-        *((name, np.uint64) for name in ("others", "turn", "joined")),
-        *((name, np.int64) for name in ("first", "owned")),
-        *(("limit", value), ("identity", value), ("never", result)),
-    ]
-    return np.dtype(fields, align=True)
+    dtypes = {"Value": conversion.dtype, "Result": conversion.result_dtype}
+    return struct_dtype("runtime/cuda/transfer/delivery.cuh", "DeliveryArguments", **dtypes)
 
 
 class _Gather:

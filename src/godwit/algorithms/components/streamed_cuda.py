@@ -7,7 +7,6 @@ host memory.
 from __future__ import annotations
 
 import threading
-from ctypes import Structure, c_int64, c_uint64
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +26,7 @@ from godwit.runtime.cuda.memory import (
     new_host_array,
     take_pinned,
 )
-from godwit.runtime.cuda.structs import struct_dtype
+from godwit.runtime.cuda.structs import struct_dtype, struct_type
 from godwit.runtime.cuda.transfer.copies import download
 from godwit.runtime.memory import Space
 
@@ -47,22 +46,8 @@ _UNSIGNED = 2  # value of StreamFault.kind for unsigned ids
 FAULT = struct_dtype("algorithms/components/streamed.cuh", "StreamFault")
 
 
-class _StreamForest(Structure):
-    """``StreamForest`` of streamed.cuh."""
-
-    _fields_ = (
-        ("parents", c_uint64),
-        ("vertices", c_int64),
-        ("control", c_uint64),
-        ("fault", c_uint64),
-    )
-
-
-class _StreamOrigin(Structure):
-    """``StreamOrigin`` of streamed.cuh."""
-
-    _fields_ = (("chunk", c_uint64), ("row", c_uint64))
-
+_StreamForest = struct_type("algorithms/components/streamed.cuh", "StreamForest")
+_StreamOrigin = struct_type("algorithms/components/streamed.cuh", "StreamOrigin")
 
 KERNELS = {
     "begin_forest": "",
@@ -123,7 +108,7 @@ class GpuForest:
         self._pinned_fault.fill_bytes(0)
         self._fault: Any = self._pinned_fault.array(FAULT)
         self._argument = _StreamForest(
-            pointer,
+            (pointer,),
             linking.vertices,
             pointer + memory_bytes(linking) - _CONTROL_BYTES,
             self._pinned_fault.pointer,

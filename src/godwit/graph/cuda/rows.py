@@ -28,6 +28,7 @@ from godwit.graph.rows import Rows, estimate_bytes, require_memory
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.gpu_arrays import sort_keys, stable_order
 from godwit.runtime.cuda.memory import Buffer, HeldArray
+from godwit.runtime.cuda.structs import struct_type
 from godwit.runtime.cuda.transfer.copies import download
 
 _BUCKETS = 1024  # as in build_rows.cuh
@@ -40,47 +41,12 @@ _COPIES_WITH_ROOM = 4
 _NO_ID = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # initial smallest and largest id
 
 
-class GivenEdges(ctypes.Structure):
-    """Edges whose endpoints lie in the GPU's memory, as C++ ``GivenEdges``."""
-
-    _fields_ = (("sources", ctypes.c_uint64), ("targets", ctypes.c_uint64))
-
-
-class EdgeRules(ctypes.Structure):
-    """The number of edges, and which arcs they become."""
-
-    _fields_ = (
-        ("edges", ctypes.c_int64),
-        ("both_directions", ctypes.c_uint64),
-        ("drop_loops", ctypes.c_uint64),
-    )
-
-
-class SourceRange(ctypes.Structure):
-    """Sources from ``first`` to before ``last``, and the bits of a target in a key."""
-
-    _fields_ = (
-        ("first", ctypes.c_int64),
-        ("last", ctypes.c_int64),
-        ("target_bits", ctypes.c_uint64),
-    )
-
-
-class _IntegerWeights(ctypes.Structure):
-    _fields_ = (("seed", ctypes.c_uint64), ("low", ctypes.c_int64), ("span", ctypes.c_uint64))
-
-
-class _FloatWeights(ctypes.Structure):
-    _fields_ = (
-        ("seed", ctypes.c_uint64),
-        ("low", ctypes.c_double),
-        ("width", ctypes.c_double),
-        ("last", ctypes.c_double),
-    )
-
-
-class _NoWeights(ctypes.Structure):
-    _fields_ = (("seed", ctypes.c_uint64),)
+GivenEdges = struct_type("graph/generators/generate.cuh", "GivenEdges")
+EdgeRules = struct_type("graph/cuda/build_rows.cuh", "EdgeRules")
+SourceRange = struct_type("graph/cuda/build_rows.cuh", "SourceRange")
+_IntegerWeights = struct_type("graph/generators/generate.cuh", "IntegerWeights")
+_FloatWeights = struct_type("graph/generators/generate.cuh", "FloatWeights")
+_NoWeights = struct_type("graph/generators/generate.cuh", "NoWeights")
 
 
 @dataclass(frozen=True)
@@ -164,8 +130,8 @@ class ArcsOnGpu:
         return 0 if self.weight_dtype is None else self.weight_dtype.itemsize
 
     @property
-    def rules(self) -> EdgeRules:
-        """The argument of kernels that read edges."""
+    def rules(self) -> Any:
+        """The argument of kernels that read edges: :data:`EdgeRules`."""
         return EdgeRules(self.count, self.both_directions, self.drop_loops)
 
     @property
@@ -173,8 +139,8 @@ class ArcsOnGpu:
         """The bits of a target in a key."""
         return max(1, (self.vertices - 1).bit_length())
 
-    def range(self, first: int, last: int) -> SourceRange:
-        """Return the argument of kernels that read or write keys."""
+    def range(self, first: int, last: int) -> Any:
+        """Return the argument of kernels that read or write keys: :data:`SourceRange`."""
         return SourceRange(first, last, self.target_bits)
 
 
@@ -325,7 +291,7 @@ def _ranges(
 
 
 def _sorted_keys(
-    builder: GraphBuilder, arcs: ArcsOnGpu, keyed: SourceRange, count: int, owned: ExitStack
+    builder: GraphBuilder, arcs: ArcsOnGpu, keyed: Any, count: int, owned: ExitStack
 ) -> tuple[Buffer, Buffer | None]:
     """Return the keys of a range in order, and the given weights in the same order."""
     if arcs.given_dtype is not None:
@@ -344,7 +310,7 @@ def _sorted_keys(
 
 
 def _stably_sorted(
-    builder: GraphBuilder, arcs: ArcsOnGpu, keyed: SourceRange, count: int, owned: ExitStack
+    builder: GraphBuilder, arcs: ArcsOnGpu, keyed: Any, count: int, owned: ExitStack
 ) -> tuple[Buffer, Buffer]:
     """Return all keys in order, parallel arcs in the order given, and the weights in the same order."""
     assert arcs.given_dtype is not None
@@ -387,7 +353,7 @@ def _distinct(
 def _write_rows(
     builder: GraphBuilder,
     arcs: ArcsOnGpu,
-    keyed: SourceRange,
+    keyed: Any,
     keys: Buffer,
     count: int,
     weights: Buffer | None,
@@ -422,7 +388,7 @@ def _write_rows(
 def _rows_that_stay(
     builder: GraphBuilder,
     arcs: ArcsOnGpu,
-    keyed: SourceRange,
+    keyed: Any,
     keys: Buffer,
     count: int,
     weights: Buffer | None,

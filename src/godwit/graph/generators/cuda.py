@@ -5,7 +5,6 @@ Random decisions are hashes of (seed, edge, step), so they do not depend on the 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -22,30 +21,11 @@ from godwit.graph.generators.random import RmatDrawing
 from godwit.graph.hashing import seed_word
 from godwit.graph.rows import estimate_bytes, require_memory
 from godwit.runtime.cuda.memory import Buffer
+from godwit.runtime.cuda.structs import struct_type
 from godwit.runtime.cuda.transfer.copies import download
 
-
-class RmatEdges(ctypes.Structure):
-    """Edges drawn by R-MAT, as in generate.cuh."""
-
-    _fields_ = (
-        ("seed", ctypes.c_uint64),
-        ("scale", ctypes.c_int64),
-        ("a", ctypes.c_int64),
-        ("ab", ctypes.c_int64),
-        ("abc", ctypes.c_int64),
-    )
-
-
-class PercolatedGrid(ctypes.Structure):
-    """A grid of which some edges are kept, as in generate.cuh."""
-
-    _fields_ = (
-        ("seed", ctypes.c_uint64),
-        ("threshold", ctypes.c_uint64),
-        ("columns", ctypes.c_int64),
-        ("vertices", ctypes.c_int64),
-    )
+RmatEdges = struct_type("graph/generators/generate.cuh", "RmatEdges")
+PercolatedGrid = struct_type("graph/generators/generate.cuh", "PercolatedGrid")
 
 
 def rmat(

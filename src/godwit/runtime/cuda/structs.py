@@ -31,6 +31,11 @@ def struct_dtype(file: str, struct: str, **given: Any) -> np.dtype[Any]:
     return _Headers(texts, {**_NUMBERS, **given}).dtype(struct)
 
 
+def struct_type(file: str, struct: str) -> Any:
+    """Return the class of ctypes for a struct that a header defines, and a kernel takes by value."""
+    return np.ctypeslib.as_ctypes_type(struct_dtype(file, struct))
+
+
 class _Headers:
     """The texts of headers, and the dtypes and sizes that they use and do not define."""
 
@@ -45,7 +50,7 @@ class _Headers:
             return dtype
         body = re.sub("//.*", "", self._find(rf"^struct {kind} {{\n(.*?)^}};"))
         fields = []
-        for member in re.findall(r"^    (?!using )(\w[^;()]*);", body, re.MULTILINE):
+        for member in re.findall(r"^    (?!using )(\w[^;(){}]*);", body, re.MULTILINE):
             declared, *sizes = re.split(r"\s*\[", member)
             first, *_, name = re.findall(r"\w+|\*", declared)
             dtype = np.dtype(np.uint64) if "*" in declared else self.dtype(first)

@@ -92,41 +92,30 @@ class Halo:
 
         :param bitmap: int64, a word for 64 slots
         """
-        border_words = words_of(self.border_counts)
-        ends = np.cumsum(border_words)
-        packed = np.zeros(int(ends[-1]), np.int64)
-        begins = ends - border_words
-        run_team(
-            _pack_bits, self.border, np.cumsum(self.border_counts), begins, bitmap, packed,
-            threads=1, brief=True,
-        )  # fmt: skip
-        self.processes.send(
-            packed,
-            begins,
-            border_words,
-            bitmap,
-            self.begins[:-1] // WORD_BITS,
-            words_of(self.counts),
-        )
+        packed, begins, counts = self._packed_border()
+        self._move_bits(_pack_bits, begins, bitmap, packed)
+        self.processes.send(packed, begins, counts, bitmap, *self._halo_words())
 
     def collect_bits(self, bitmap: Array) -> None:
         """Set the bits of own vertices whose bit another process has set; all call it after a meeting."""
-        border_words = words_of(self.border_counts)
-        ends = np.cumsum(border_words)
-        packed = np.zeros(int(ends[-1]), np.int64)
-        begins = ends - border_words
-        self.processes.send(
-            bitmap,
-            self.begins[:-1] // WORD_BITS,
-            words_of(self.counts),
-            packed,
-            begins,
-            border_words,
-        )
-        run_team(
-            _unpack_bits, self.border, np.cumsum(self.border_counts), begins, packed, bitmap,
-            threads=1, brief=True,
-        )  # fmt: skip
+        packed, begins, counts = self._packed_border()
+        self.processes.send(bitmap, *self._halo_words(), packed, begins, counts)
+        self._move_bits(_unpack_bits, begins, packed, bitmap)
+
+    def _packed_border(self) -> tuple[Array, Array, Array]:
+        """Return words for bits of border vertices; by process the first word, and the number of words."""
+        counts = words_of(self.border_counts)
+        ends = np.cumsum(counts)
+        return np.zeros(int(ends[-1]), np.int64), ends - counts, counts
+
+    def _halo_words(self) -> tuple[Array, Array]:
+        """Return by owner the first word of its remote vertices in a bitmap, and the number of words."""
+        return self.begins[:-1] // WORD_BITS, words_of(self.counts)
+
+    def _move_bits(self, move: Any, begins: Array, origin: Array, to: Array) -> None:
+        """Run a kernel that packs or unpacks the bits of border vertices."""
+        ends = np.cumsum(self.border_counts)
+        run_team(move, self.border, ends, begins, origin, to, threads=1, brief=True)
 
 
 @dataclass(frozen=True)

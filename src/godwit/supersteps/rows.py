@@ -305,50 +305,39 @@ class RowBuilder:
         synchronize(self.parts)
 
     def _place_arcs(self) -> None:
-        """Upload targets and weights, and store those of own rows."""
+        """Upload targets and weights, and store those of own rows.
+
+        If rows are of arcs in (``turns``), store the sources of the arcs that reach own vertices, in any
+        order.
+        """
         if self.targets not in self.missing and self.weights not in self.missing:
             return
-        if self.turns:
-            self._place_sources()
-            return
+        arrays = self.graph.stored.arrays
         with ExitStack() as stack:
             lookups = []
             for part in self.parts:
-                graph_offsets = self.graph.stored.arrays.offsets
-                offsets = stack.enter_context(Buffer(part.index, graph_offsets.nbytes))
-                upload(offsets, graph_offsets)
+                offsets = stack.enter_context(Buffer(part.index, arrays.offsets.nbytes))
+                upload(offsets, arrays.offsets)
+                begins = self.offsets[part].pointer
+                if self.turns:  # the kernel adds 1 to the offset of a row for each arc
+                    nbytes = 8 * (part.owned + 1)
+                    copy = stack.enter_context(Buffer(part.index, nbytes)).pointer
+                    driver.copy_peer_async(
+                        copy, part.index, begins, part.index, nbytes, part.stream
+                    )
+                    begins = copy
                 positions = positions_on(self.placement, part).pointer
                 view = PartitionView.of(self.placement, part)
-                lookups.append((offsets.pointer, positions, view, self.offsets[part].pointer))
+                lookups.append((offsets.pointer, positions, view, begins))
             if self.targets in self.missing:
-                targets = self.graph.stored.arrays.targets
-                self._distribute("place_targets", targets, self.targets, self.id_bytes, lookups)
+                kernel = "place_sources" if self.turns else "place_targets"
+                self._distribute(kernel, arrays.targets, self.targets, self.id_bytes, lookups)
             if self.weights is not None and self.weights in self.missing:
-                weights = self.graph.stored.arrays.weights
+                weights = arrays.weights
                 assert weights is not None
                 self._distribute(
                     "place_weights", weights, self.weights, weights.itemsize, lookups
                 )  # fmt: skip
-
-    def _place_sources(self) -> None:
-        """Upload targets, and store the sources of the arcs that reach own vertices, in any order."""
-        with ExitStack() as stack:
-            lookups = []
-            for part in self.parts:
-                graph_offsets = self.graph.stored.arrays.offsets
-                offsets = stack.enter_context(Buffer(part.index, graph_offsets.nbytes))
-                upload(offsets, graph_offsets)
-                nbytes = 8 * (part.owned + 1)
-                ends = stack.enter_context(Buffer(part.index, nbytes))
-                driver.copy_peer_async(
-                    ends.pointer, part.index, self.offsets[part].pointer, part.index, nbytes,
-                    part.stream,
-                )  # fmt: skip
-                positions = positions_on(self.placement, part).pointer
-                view = PartitionView.of(self.placement, part)
-                lookups.append((offsets.pointer, positions, view, ends.pointer))
-            targets = self.graph.stored.arrays.targets
-            self._distribute("place_sources", targets, self.targets, self.id_bytes, lookups)
 
     def _distribute(
         self, kernel: str, values: Array | HeldArray, array: DeviceArray, item_bytes: int,
@@ -389,7 +378,9 @@ class RowBuilder:
         for part, arcs in zip(self.parts, self.arcs, strict=True):
             offsets, targets = self.offsets[part], self.targets[part].pointer
             view = PartitionView.of(placement, part)
-            for first, rows, begin, count in _ranges(part, offsets, arcs, rank_bits):
+            most_rows = 1 << (_KEY_BITS - rank_bits)
+            ranges = ranges_to_sort(part, offsets, arcs, _SORT_BYTES, _MOST_ARCS, most_rows)
+            for first, rows, begin, count in ranges:
                 with Buffer(part.index, 8 * count) as keys:
                     start_kernel(
                         placement, part, "write_degree_keys", offsets.pointer, targets, view,
@@ -412,12 +403,22 @@ class RowBuilder:
         synchronize(self.parts)
 
 
-def _ranges(
-    part: StepPart, offsets: Buffer, arcs: int, rank_bits: int
-) -> Iterator[tuple[int, int, int, int]]:
-    """Yield rows that are sorted together: (first row, rows, first arc, arcs)."""
-    most_rows = 1 << (_KEY_BITS - rank_bits)
-    most_arcs = min(_MOST_ARCS, spare_bytes(part.index) // _SORT_BYTES)
+def ranges_to_sort(
+    part: StepPart, offsets: Buffer, arcs: int, arc_bytes: int, most_arcs: int, most_rows: int,
+    *, has_longer: bool = False,
+) -> Iterator[tuple[int, int, int, int]]:  # fmt: skip
+    """Yield a device's rows in ranges that are sorted together: (first row, rows, first arc, arcs).
+
+    :param offsets: of the rows
+    :param arcs: of all rows
+    :param arc_bytes: memory that sorting an arc takes
+    :param most_arcs: of a range, if memory suffices
+    :param most_rows: of a range
+    :param has_longer: a single row may have more arcs
+    :raises GraphTooLargeError: a row is too long
+    """
+    room = spare_bytes(part.index) // arc_bytes
+    most_arcs = min(most_arcs, room)
     if arcs <= most_arcs and part.owned <= most_rows:
         if arcs:
             yield 0, part.owned, 0, arcs
@@ -426,13 +427,13 @@ def _ranges(
     first = 0
     while first < part.owned:
         last = int(np.searchsorted(begins, begins[first] + most_arcs, side="right")) - 1
-        last = min(last, first + most_rows, part.owned)
-        if last == first:
-            raise GraphTooLargeError(
-                f"a vertex has {begins[first + 1] - begins[first]:,} arcs, and cuda:{part.index} has "
-                f"memory to sort {most_arcs:,} at once"
-            )
+        last = max(first + 1, min(last, first + most_rows, part.owned))
         count = int(begins[last] - begins[first])
+        limit = room if has_longer else most_arcs
+        if count > limit:
+            raise GraphTooLargeError(
+                f"a vertex has {count:,} arcs, and cuda:{part.index} has memory to sort {limit:,} at once"
+            )
         if count:
             yield first, last - first, int(begins[first]), count
         first = last

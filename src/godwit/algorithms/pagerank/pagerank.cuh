@@ -61,16 +61,6 @@ static_assert(SUMS_END + TO_COARSE <= COUNTS);
 constexpr u32 LOADS = 4;  // of a thread in flight
 constexpr u32 GROUP = 8;  // lanes that share a row of medium length
 
-template <class T>
-struct WeightOf {
-    using Type = T;
-    static constexpr bool given = true;
-};
-template <>
-struct WeightOf<void> {
-    using Type = float;
-    static constexpr bool given = false;
-};
 constexpr bool WEIGHTED = WeightOf<Weight>::given;  // arcs have contributions
 
 struct Arguments {

@@ -61,16 +61,6 @@ constexpr u32 GROUP = 8;  // lanes that share a row of medium length
 constexpr i64 LONG_ROW = 256;
 constexpr i64 BLOCK_ROW = 4096;
 
-template <class T>
-struct WeightOf {
-    using Type = T;
-    static constexpr bool given = true;
-};
-template <>
-struct WeightOf<void> {
-    using Type = float;
-    static constexpr bool given = false;
-};
 constexpr bool WEIGHTED = WeightOf<Weight>::given;
 
 // Own rows, and the local indexes of long ones, by descending length.

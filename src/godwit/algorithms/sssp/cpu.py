@@ -375,6 +375,16 @@ def _note_lowest(search: Any, rank: int, key: Any) -> None:
     search.bounds[at(word)] = min(search.bounds[at(word)], VALUE(key))
 
 
+def _keep_open(
+    search: Any, rank: int, mine: int, held: int, place: Any, key: Any, vertex: Any
+) -> int:
+    """Add an entry for the next arc of a vertex if its key is within the limit; return the number held."""
+    if _is_within(search, rank, key):
+        held = _add_entry(search, mine, held, place, VALUE(key), vertex)
+        _note_lowest(search, rank, key)
+    return held
+
+
 def _claims(search: Any, vertex: Any) -> bool:
     """Return True if a vertex that pulled its distance was not queued since, and stamp it."""
     old = load_relaxed(search.stamps, at(vertex))
@@ -432,11 +442,7 @@ def visit(rank: int, control: Any, search: Any) -> None:
             if after < last:
                 length = before if is_pulled else load_relaxed(distance, at(vertex))
                 length += search.arcs[at(after)].weight
-                if _is_within(search, rank, length):
-                    held_entries = _add_entry(
-                        search, mine, held_entries, after, VALUE(length), vertex
-                    )
-                    _note_lowest(search, rank, length)
+                held_entries = _keep_open(search, rank, mine, held_entries, after, length, vertex)
     _flush_vertices(search, mine, held)
     _flush_entries(search, mine, held_entries)
     _report(search, rank, looked, settled, processed)
@@ -491,11 +497,7 @@ def push_queue(rank: int, control: Any, search: Any) -> None:
                 settled += in_offsets[at(vertex) + at(1)] - in_offsets[at(vertex)]
                 if after < last:
                     key = before + arcs[at(after)].weight
-                    if _is_within(search, rank, key):
-                        held_entries = _add_entry(
-                            search, mine, held_entries, after, VALUE(key), vertex
-                        )
-                        _note_lowest(search, rank, key)
+                    held_entries = _keep_open(search, rank, mine, held_entries, after, key, vertex)
     _flush_vertices(search, mine, held)
     _flush_entries(search, mine, held_entries)
     _report(search, rank, looked, settled, processed)

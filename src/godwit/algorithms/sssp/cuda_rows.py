@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from godwit.errors import GraphTooLargeError
-from godwit.graph.cuda.builder import spare_bytes
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type, compile_meanwhile, load
 from godwit.runtime.cuda.gpu_arrays import stable_order
 from godwit.runtime.cuda.memory import Buffer
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.rows import Direction, StepRows
+from godwit.supersteps.rows import Direction, StepRows, ranges_to_sort
 
 _THREADS = 256
 _BLOCKS_PER_MULTIPROCESSOR = 8
@@ -85,7 +82,10 @@ class SortedRowArrays:
         assert rows.weights is not None
         id_bytes, weight_bytes = self._placement.id_dtype.itemsize, _weight_dtype(rows).itemsize
         text = source(self._placement.id_dtype, _weight_dtype(rows))
-        for first_row, count_rows, begin, count in _ranges(part, rows):
+        ranges = ranges_to_sort(
+            part, rows.offsets, rows.arcs, _SORT_BYTES, _MOST_ARCS, part.owned, has_longer=True
+        )
+        for first_row, count_rows, begin, count in ranges:
             with Buffer(part.index, 8 * count) as keys:
                 _start(
                     part, text, "write_weight_keys", rows.offsets.pointer, rows.weights.pointer,
@@ -132,22 +132,3 @@ def _start(part: StepPart, text: str, name: str, *arguments: Any) -> None:
         load(part.index, text).kernel(name), part.stream, blocks=blocks, threads=_THREADS,
         arguments=arguments,
     )  # fmt: skip
-
-
-def _ranges(part: StepPart, rows: StepRows) -> Iterator[tuple[int, int, int, int]]:
-    """Yield rows that are sorted together: (first row, rows, first arc, arcs)."""
-    most = spare_bytes(part.index) // _SORT_BYTES
-    begins = rows.offsets.download(np.int64, part.owned + 1)
-    first = 0
-    while first < part.owned:
-        last = int(np.searchsorted(begins, begins[first] + min(most, _MOST_ARCS), side="right")) - 1
-        last = max(last, first + 1)
-        if begins[last] - begins[first] > most:
-            raise GraphTooLargeError(
-                f"a vertex has {begins[first + 1] - begins[first]:,} arcs, and cuda:{part.index} has "
-                f"memory to sort {most:,} at once"
-            )
-        count = int(begins[last] - begins[first])
-        if count:
-            yield first, last - first, int(begins[first]), count
-        first = last

@@ -44,21 +44,21 @@ def own_gpu(processes: Processes, devices: str) -> Device:
         )
     here = processes.share(machine())
     beside = [rank for rank, name in enumerate(here) if name == here[processes.rank]]
-    found = resolve_devices(devices)
-    if devices == "cuda" and len(found) > 1:
+    gpus = resolve_devices(devices)
+    if devices == "cuda" and len(gpus) > 1:
         place = beside.index(processes.rank)
-        if place >= len(found):
+        if place >= len(gpus):
             raise DeviceError(
                 f"{len(beside)} processes run on this machine, and process {processes.rank} sees "
-                f"{len(found)} GPUs: start one process a GPU"
+                f"{len(gpus)} GPUs: start one process a GPU"
             )
-        found = found[place : place + 1]
-    if len(found) != 1 or found[0].kind != "cuda":
+        gpus = gpus[place : place + 1]
+    if len(gpus) != 1 or gpus[0].kind != "cuda":
         raise InputError(
             "devices of a graph on several processes must be None (cores), 'cuda' (a GPU for each "
             f"process) or the name of a GPU, such as 'cuda:0'; got {shown(devices)}"
         )
-    (device,) = found
+    (device,) = gpus
     gpu = driver.properties(gpu_index(device)).pci_bus_id
     places = processes.share((here[processes.rank], gpu))
     for rank, taken in enumerate(places):
@@ -81,8 +81,8 @@ class GpuProcesses:
     :param transport: how GPUs are to reach each other; None: "direct", else "host"
     :ivar copies: how memory is copied where kernels do not reach it
     :ivar why_by_host: why kernels do not reach all memory, so that hosts copy; empty if they do
-    :ivar change_each_other: atomics of kernels work in all memory, as far as is known: not of GPUs that the
-        launcher hides from other processes
+    :ivar change_each_other: True if atomics of kernels work in all memory; False also where GPUs of other
+        processes are hidden from this one, since then it is not known
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class GpuProcesses:
         handle = np.frombuffer(ipc.exported(buffer), np.uint8)
         handles = self.exchange([handle] * self.count)
         addresses = []
-        for rank, one in enumerate(handles):
+        for rank, handle in enumerate(handles):
             if rank == self.rank:
                 addresses.append(buffer.pointer)
                 continue
-            address = ipc.opened(self._index, one.tobytes())
+            address = ipc.opened(self._index, handle.tobytes())
             self._opened.append(address)
             addresses.append(address)
         return addresses
@@ -157,7 +157,7 @@ class GpuProcesses:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Let all processes enter a block at a time, which Ctrl-C does not leave."""
+        """Provide a block that all processes enter at the same time, and in which Ctrl-C is deferred."""
         with self._processes.uninterrupted():
             self._processes.meet()
             yield
@@ -174,7 +174,7 @@ class GpuProcesses:
             self.unmap()
 
     def _probe(self) -> str:
-        """Return why memory is not reached, by a try; all processes call it."""
+        """Map memory of other processes; return why that fails, or an empty text. All processes call it."""
         machines = self._processes.share(machine())
         if len(set(machines)) > 1:
             return "the processes are on several machines"

@@ -41,7 +41,7 @@ def write(
 ) -> None:
     """Write a graph to a ``.godwit`` file in a folder that all processes see; see :func:`godwit.write`.
 
-    A graph on GPUs, all of which every process has, is written by the first one, in any format.
+    A graph on GPUs, of which every process has a copy on its host, is written by process 0, in any format.
 
     :raises InputError: another format, or ids that are objects
     :raises FileError: the file cannot be written, or a process does not see it; what was there is unchanged
@@ -82,7 +82,7 @@ def _opened(name: str, path: str | os.PathLike[str], processes: Processes) -> Bi
 
 
 def _write(graph: DistributedGraph, file: BinaryIO, name: str) -> None:
-    """Write all but the name of the file; all processes call it."""
+    """Write the file under its temporary name; all processes call it."""
     processes = graph.processes
     base, arrays = _arrays(graph)
     lengths = np.array(processes.share([len(array) for _, array in arrays]), np.int64)
@@ -157,7 +157,7 @@ def _arrays(graph: DistributedGraph) -> tuple[int, list[tuple[int, Array]]]:
 
 
 def _continued(processes: Processes, offsets: Array) -> Array:
-    """Return own offsets as those of the whole; the last process has the end."""
+    """Return the offsets of this process' rows in the whole graph; the last process has the end, too."""
     ends: list[Any] = processes.share(int(offsets[-1]))
     whole: Array = offsets + sum(ends[: processes.rank])
     return whole if processes.rank == processes.count - 1 else whole[:-1]

@@ -50,7 +50,7 @@ def below(word: Any, bound: Any) -> Any:
 
 
 def scramble(v: Any, bits: Any, seed: Any) -> Any:
-    """Map words of ``bits`` bits one to one: odd multipliers carry upwards, shifts bring down."""
+    """Map words of ``bits`` bits one to one, by odd multipliers and shifts, so that bits mix."""
     mask = (_ONE << bits) - _ONE
     down = (bits + _ONE) >> _ONE
     for r in range(_SCRAMBLE_ROUNDS):

@@ -325,7 +325,7 @@ def tree_of_distances(
     offsets: Any, targets: Any, weights: Any, sources: Any, distance: Any, reached: Any, group: Any,
     slot: Any, order: Any, parent: Any,
 ) -> None:  # fmt: skip
-    """Find the order and the paths of a search from its distances, those of NetworkX's heap.
+    """Find the order in which NetworkX's search by a heap visits vertices, and its paths, from distances.
 
     From the heap, vertices come by distance, and those of equal distance in the order in which they were
     pushed: when the first of their neighbours on a shortest path was processed. So each is appended to the

@@ -103,8 +103,7 @@ llvmlite.binding.add_symbol(_NOTE, ctypes.cast(_note, ctypes.c_void_p).value)
 
 
 def take_fault(error: BaseException) -> FaultRecord | None:
-    """Return the fault that this thread's compiled code reported when it raised the error, once; else
-    None."""
+    """Return the fault that this thread's compiled code reported with an error, once; else None."""
     record: FaultRecord | None = getattr(_local, "record", None)
     _local.record = None
     return record if record is not None and type(error) is record.exception else None
@@ -149,7 +148,7 @@ class Checks:
     raises: Any = None
     """What raises an exception in compiled code: Numba's calling convention."""
     number: int
-    """Of the function that is compiled, as reports name it."""
+    """Number of the function that is compiled, by which reports name it."""
 
     def report(self, builder: Any, *values: Any) -> None:
         """Report a fault: five int64, as :class:`FaultRecord` has them."""
@@ -221,8 +220,7 @@ class _Wrapping(_Changed):
 
 
 def _check_for(types: Any, function: Any, signature: Any) -> Callable[..., Any] | None:
-    """Return a function that checks, and may change, the arguments of a call; None if no check is
-    needed."""
+    """Return a function that checks, and may change, the arguments of a call; None if none is needed."""
     kinds = [types.unliteral(kind) for kind in signature.args]
     integers = len(kinds) == 2 and all(isinstance(kind, types.Integer) for kind in kinds)
     result = types.unliteral(signature.return_type)
@@ -254,7 +252,7 @@ def _unless(context: Any, builder: Any, holds: Any, fault: Fault, value: Any, li
 
 
 def _value(builder: Any, value: Any, kind: Any) -> Any:
-    """Return an integer as int64; values beyond become others that are out of bounds, too."""
+    """Return an integer as int64; uint64 from 2^63 on become negative, and are out of bounds, too."""
     if isinstance(value, int):
         return _INT(value)
     width = value.type.width
@@ -282,7 +280,7 @@ def _check_index(kinds: Any, context: Any, builder: Any, args: Any) -> Any:
             holds = builder.icmp_unsigned("<", wrapped, length)
             _unless(context, builder, holds, Fault.INDEX, index, length)
         elif not isinstance(plain, types.SliceType):
-            break  # which axis the next is of depends; Numba's own check is behind this one
+            break  # the axes of further indices are not known here; Numba checks these itself
     return args
 
 

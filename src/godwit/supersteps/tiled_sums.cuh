@@ -29,18 +29,6 @@ constexpr u32 PADDING_SLOT = (1u << SLOT_BITS) - 1;
 constexpr u32 TILE_SLOTS = PADDING_SLOT;
 constexpr u32 CHUNKS_AT_ONCE = 2;  // of a warp
 
-// The type of weights; arcs without weights (void) are given another, of which no value is read.
-template <class T>
-struct WeightOf {
-    using Type = T;
-    static constexpr bool given = true;
-};
-template <>
-struct WeightOf<void> {
-    using Type = float;
-    static constexpr bool given = false;
-};
-
 struct SumTile {
     i64 arc;    // first arc of its rows
     i64 chunk;  // its first

@@ -205,9 +205,8 @@ class _PartBuilder:
                 layout = self._placed.layout
                 here = np.flatnonzero(layout.owner[vertices] == device)
                 keys, values = layout.local_index[vertices[here]].astype(np.int64), given[here]
-            if (
-                program.initial is not None or program.dtype.kind == "f"
-            ):  # else before is the identity
+            # Otherwise the values before are the identity.
+            if program.initial is not None or program.dtype.kind == "f":
                 is_number = not isinstance(part.values, np.ndarray)
                 before = part.values if is_number else part.values[keys]
                 values = combined(program, before, values)

@@ -19,7 +19,7 @@
 // device has a forest of its own, forests are merged in pairs before that: one of a pair links (v, the
 // other's parent of v) for all v, until the first device has everything.
 //
-// Where the host copies what devices send (BY_HOST), there are such forests. A device then follows heads of
+// Where the host copies what devices send (BY_HOST), every device has a forest of its own, too. A device then follows heads of
 // own vertices only; the forest that it merges, and later that of the first device, are copied to it; and it
 // lowers copies of all labels, the least of which the owners get before labels are copied to vertices.
 //
@@ -203,8 +203,8 @@ struct Labels {
     }
 
     // Label every vertex with its root, where the smallest position of a component is that of its smallest
-    // vertex; return the number of roots. The parent of the largest component's root is not read by all: an
-    // address serves a read per cycle or two.
+    // vertex; return the number of roots. Not every thread reads the parent of the largest component's root:
+    // reads of one address are served one after the other.
     __device__ __forceinline__ u64 team_name(const Team &team) const {
         u64 roots = 0;
         Id *own = arguments.labels[stage.device] + stage.first();

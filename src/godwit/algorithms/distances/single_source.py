@@ -1,12 +1,11 @@
-"""Distances from one source after the other, on one thread of the CPU: by weights, or by arcs in
-deep graphs.
+"""Distances from one source after the other, on one thread: by weights, or by arcs in deep graphs.
 
 *By weights*: vertices whose distance has fallen wait in a ring of buckets by distance, each bucket a doubly
 linked list; those of the current bucket are on a stack (delta-stepping: U. Meyer, P. Sanders, J. Algorithms
 49 (2003), on one thread). A vertex may be visited again in its bucket, mostly it is not. Where a bucket
 takes more than a few visits a vertex, because many weights are much smaller than its width, the stack
 becomes a heap, which visits the remaining vertices in the order of distance. So there are at most some
-_BUDGET + 1 visits a vertex, whatever the weights.
+``_BUDGET`` + 1 visits a vertex, whatever the weights.
 
 Distances are least sums of weights in the order of the path, as those of :func:`godwit.sssp`.
 

@@ -134,12 +134,16 @@ def source(
     types = {
         "Id": c_type(np.dtype(id_dtype)),
         "Rank": c_type(np.dtype(rank_dtype)),
-        "Weight": "void" if weight_dtype is None else c_type(np.dtype(weight_dtype)),
+        "Weight": c_type(np.dtype(weight_dtype or np.float32)),
     }
     text = step_source(
         "algorithms/pagerank/pagerank.cuh", ARGUMENTS, types=types, work="grid_pagerank"
     )
-    flags = {"ACCELERATED": accelerated, "ONE_HOP": one_hop}
+    flags = {
+        "ACCELERATED": accelerated,
+        "ONE_HOP": one_hop,
+        "WEIGHTED": weight_dtype is not None,
+    }
     defines = "".join(f"#define {name} {str(on).lower()}\n" for name, on in flags.items())
     defines += f"#define TILE_WORDS {tile_words}\n"
     return defines + text + tile_checks()

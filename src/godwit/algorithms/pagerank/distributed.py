@@ -278,7 +278,7 @@ class _Layout:
         self.sinks = int(np.count_nonzero(self.counts == 0))
 
     def _numbered(self, by_slot: InArcs, halo: Halo, n: int) -> tuple[InArcs, Halo, Array]:
-        """Return in-arcs whose sources are numbers in the shared arrays, and what is said of the last two.
+        """Return in-arcs with sources as indices in the shared arrays, the remaining halo, and its border.
 
         :param by_slot: in-arcs whose sources are rows and slots
         """

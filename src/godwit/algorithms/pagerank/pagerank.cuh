@@ -34,8 +34,9 @@
 
 // Macros of the generated source. ACCELERATED: iterations may extrapolate. ONE_HOP: whether devices have
 // room for their own vertices and those that they read only, and rows name the slots of these
-// (supersteps/halos.cuh); else for all positions, which rows name. TILE_WORDS: words of sums if rows
-// are summed up by tiles (supersteps/tiled_sums.cuh), in `units`; 0: row by row.
+// (supersteps/halos.cuh); else for all positions, which rows name. WEIGHTED: arcs have contributions.
+// TILE_WORDS: words of sums if rows are summed up by tiles (supersteps/tiled_sums.cuh), in `units`; 0: row by
+// row.
 
 // Words of control->state; all but the first are bits of doubles. Of the ranks in the array that is read:
 // their TOTAL; their LEVEL, the part of its teleport that an isolated vertex has, and LEVEL_BEFORE that;
@@ -61,12 +62,10 @@ static_assert(SUMS_END + TO_COARSE <= COUNTS);
 constexpr u32 LOADS = 4;  // of a thread in flight
 constexpr u32 GROUP = 8;  // lanes that share a row of medium length
 
-constexpr bool WEIGHTED = WeightOf<Weight>::given;  // arcs have contributions
-
 struct Arguments {
     Stage stage;
-    Rows<Id> rows;                                   // of in-arcs
-    const typename WeightOf<Weight>::Type *weights;  // (arcs)
+    Rows<Id> rows;           // of in-arcs
+    const Weight *weights;   // (arcs)
     Rank *contributions;     // (arcs) what each in-arc gets of its source's rank
     const double *outflows;  // (all positions, or slots) weights of out-arcs, in sum
     const i64 *degrees;      // (owned) out-degrees; null: as long as the row

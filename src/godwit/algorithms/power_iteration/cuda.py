@@ -89,13 +89,15 @@ def source(
     """
     types = {
         "Id": c_type(np.dtype(id_dtype)),
-        "Weight": "void" if weight_dtype is None else c_type(np.dtype(weight_dtype)),
+        "Weight": c_type(np.dtype(weight_dtype or np.float32)),
     }
     text = step_source(
         "algorithms/power_iteration/power.cuh", ARGUMENTS, types=types, work="grid_power",
         enums=[Finish],
     )  # fmt: skip
-    defines = f"#define TWO_SIDED {str(two_sided).lower()}\n#define TILE_WORDS {tile_words}\n"
+    flags = {"TWO_SIDED": two_sided, "WEIGHTED": weight_dtype is not None}
+    defines = "".join(f"#define {name} {str(on).lower()}\n" for name, on in flags.items())
+    defines += f"#define TILE_WORDS {tile_words}\n"
     return defines + text + tile_checks()
 
 

@@ -24,7 +24,8 @@
 #include "supersteps/halos.cuh"
 #include "supersteps/tiled_sums.cuh"
 
-// Macros of the generated source. TWO_SIDED: whether an iteration computes hubs from iterates first.
+// Macros of the generated source. TWO_SIDED: whether an iteration computes hubs from iterates first. WEIGHTED:
+// whether weights count.
 // TILE_WORDS: words of sums if rows are summed up by tiles (supersteps/tiled_sums.cuh); 0: row by row.
 
 enum PowerPhase : u32 {
@@ -61,12 +62,10 @@ constexpr u32 GROUP = 8;  // lanes that share a row of medium length
 constexpr i64 LONG_ROW = 256;
 constexpr i64 BLOCK_ROW = 4096;
 
-constexpr bool WEIGHTED = WeightOf<Weight>::given;
-
 // Own rows, and the local indexes of long ones, by descending length.
 struct Matrix {
     Rows<Id> rows;
-    const typename WeightOf<Weight>::Type *weights;  // (arcs); null if they do not count
+    const Weight *weights;  // (arcs); null if they do not count
     const i64 *long_rows;
     i64 long_count;
     i64 block_count;  // of these, rows for a block each

@@ -110,7 +110,7 @@ def triangulated(points: Points) -> list[Triangles]:
 
 
 def _margin_cells(n: int, side: int) -> int:
-    """Return the cells across a disc so large that nearly every one has a point of n in it."""
+    """Return the diameter, in cells, of discs so large that nearly all contain one of n random points."""
     diameter = 2 * math.sqrt((math.log(n) + 10) / (math.pi * n))
     return math.ceil(diameter * side)
 

@@ -216,7 +216,7 @@ def to_frame(table: Any, *, nullable: bool) -> Any:
 def _columns(
     names: list[str], source: str | int | None, target: str | int | None, weight: str | int | None
 ) -> Columns:
-    """Return the columns; pandas' integers, as it numbers columns without names, are texts in Arrow."""
+    """Return the columns to read. Names may be integers, as pandas names columns: Arrow has their texts."""
     for which, name in (("source", source), ("target", target), ("weight", weight)):
         if name is not None and (not isinstance(name, str | int) or isinstance(name, bool)):
             raise InputError(f"{which} must be the name of a column, got {shown(name)}")

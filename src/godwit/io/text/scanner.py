@@ -339,7 +339,10 @@ def _next_column(text: Any, at: int, comma: int) -> int:
 def _scan_weight(
     text: Any, at: int, column: int, entry: Any, weights: Any, wide_weights: Any, powers: Any
 ) -> Any:
-    """Scan a weight of a kind, and store it as that of an entry: the position behind it, status."""
+    """Scan a weight and store it as that of an entry; return the position behind it, and the status.
+
+    :param column: kind of the weights, as of :func:`_scan_lines`
+    """
     if _REALS and column == REAL:
         bits, after = scan_real(text, at, powers)
         if after < 0:

@@ -67,7 +67,9 @@ _BUILT: dict[str, bytes] = {}  # cubins of this process, by key
 _REFUSED = threading.Event()  # the driver does not take the package's cubins
 _LOCKS: dict[str, threading.Lock] = {}
 _COMPILING = threading.Lock()  # held by the thread whose program NVRTC compiles in this process
-_thread = threading.local()  # is_first: this thread holds the lock since before it began
+_thread = (
+    threading.local()
+)  # is_first: the lock was acquired for this thread by the one that started it
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
@@ -177,8 +179,7 @@ def _shipped(source: str, architecture: str) -> bytes | None:
 
 
 def shipped_name(source: str, architecture: str) -> str:
-    """Return the name of the file in which the package has the cubin of a source, without line numbers and
-    compressed by zlib."""
+    """Return the name of the package's file of a cubin, without line numbers and compressed by zlib."""
     return f"{_key(source, (), architecture, (), versions=())}.cubin.z"
 
 
@@ -264,7 +265,7 @@ def _versions() -> tuple[str, ...]:
         f"godwit {sys.modules['godwit'].__version__}",
         source_digest("checks", "loops", "cuda.operators"),
         f"python {sys.version_info[:3]}",
-        # From a toolkit of the system instead of a wheel: it must say itself.
+        # A library of a toolkit, which is no installed distribution, is asked for its version.
         _version(_NVRTC) or nvrtc_itself(),
         _version(_NVJITLINK) or nvjitlink_itself(),
         _version(_NVVM),

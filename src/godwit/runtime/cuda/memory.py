@@ -153,7 +153,7 @@ class KeptMemory(Generic[Allocation]):
             return sum(size for size, _ in self._spare.get(index, []))
 
     def lent_bytes(self, index: int) -> int:
-        """Return the number of bytes lent of a GPU."""
+        """Return the bytes of a GPU that are taken from here, or allocated, and not given back."""
         with self._lock:
             return self._lent.get(index, 0)
 

@@ -324,8 +324,6 @@ def _exception_lines(code: types.CodeType) -> Iterator[int | None]:
 def _helper_class() -> Any:
     """Return the dispatcher of functions that operators call, for any architecture.
 
-    numba-cuda's own compiles device functions for the current GPU, and fails without one.
-
     numba-cuda's own dispatcher compiles device functions for the current GPU, and fails without one.
     """
     libraries.numba_cuda()
@@ -412,7 +410,7 @@ def _compiled_checked(
             self.state.targetctx = checked(self.state.targetctx, Context, plain_raises, func)
             self.state.faults = faults
             leave_if_stopped()
-            self.state.typingctx.refresh()  # learns of it
+            self.state.typingctx.refresh()  # registers that function
             self.state.targetctx.refresh()
             return super().compile_extra(func)
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from godwit.algorithms.paths.weights import named_arc, uses_weights
-from godwit.dtypes import Array, as_array, as_flag, as_float, as_positive_number
+from godwit.algorithms.power_iteration.query import vertex_values
+from godwit.dtypes import Array, as_flag, as_float, as_positive_number
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.facts import is_symmetric
@@ -138,32 +139,14 @@ def distribution(values: Any, graph: Graph, name: str) -> Array | None:
     """
     if values is None:
         return None
-    count = graph.vertex_count
-    ids = graph.ids
-    values = ids.by_position(values, name)
-    if isinstance(values, Mapping):
-        weights = np.zeros(count)
-        for position, weight in values.items():
-            weights[position] = as_float(weight, f"{name} of vertex {shown(ids[position])}")
-    else:
-        given = as_array(values, name)
-        if given.shape != (count,) or given.dtype.kind not in "iufb":
-            raise InputError(
-                f"{name} must be a mapping {{vertex: weight}} or {count} numbers, one for each vertex; "
-                f"got {shown(values)}, an array of {given.dtype}, shape {given.shape}"
-            )
-        weights = given.astype(np.float64)
-    wrong = ~(weights >= 0) | (weights == np.inf)
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise InputError(
-            f"{name} must be finite and not negative, got {weights[at]:g} for vertex {shown(ids[at])}"
-        )
-    if count == 0:
+    weights = vertex_values(values, graph, name, least=0)
+    if len(weights) == 0:
         return weights
     largest = weights.max()
     if largest == 0:
-        raise InputError(f"{name} must not be 0 everywhere: it sums to 0 over {count} vertices")
+        raise InputError(
+            f"{name} must not be 0 everywhere: it sums to 0 over {len(weights)} vertices"
+        )
     weights /= largest  # sums of large weights would overflow
     total = weights.sum()
     weights /= total

@@ -128,12 +128,15 @@ def power_of_two(largest: float) -> float:
     return math.ldexp(1.0, -max(-1021, min(math.frexp(largest)[1], 1021)))
 
 
-def vertex_values(values: VertexValues, graph: Graph, name: str) -> Array:
+def vertex_values(
+    values: VertexValues, graph: Graph, name: str, *, least: float = -math.inf
+) -> Array:
     """Return a number for each vertex, given as an array or as a mapping by id: float64 (n), new.
 
     A pandas Series is a mapping.
 
-    :raises InputError: a wrong shape, an unknown vertex, or a number that is not finite
+    :param least: of all numbers: 0 or -inf
+    :raises InputError: a wrong shape, an unknown vertex, or a number that is not finite, or below ``least``
     """
     count, ids = graph.vertex_count, graph.ids
     values = ids.by_position(values, name)
@@ -146,13 +149,14 @@ def vertex_values(values: VertexValues, graph: Graph, name: str) -> Array:
         if given.shape != (count,) or given.dtype.kind not in "iufb":
             raise InputError(
                 f"{name} must be a mapping {{vertex: number}} or {count} numbers, one for each vertex; "
-                f"got an array of {given.dtype}, shape {given.shape}"
+                f"got {shown(values)}, an array of {given.dtype}, shape {given.shape}"
             )
         numbers = given.astype(np.float64)
-    wrong = ~np.isfinite(numbers)
+    wrong = ~(np.isfinite(numbers) & (numbers >= least))
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise InputError(f"{name} must be finite, got {numbers[at]:g} for vertex {shown(ids[at])}")
+        must = "finite and not negative" if least == 0 else "finite"
+        raise InputError(f"{name} must be {must}, got {numbers[at]:g} for vertex {shown(ids[at])}")
     return numbers
 
 

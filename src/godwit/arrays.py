@@ -284,7 +284,7 @@ def _located(name: str, _cupy_id: int) -> ResultLocation:
     except RuntimeError as error:  # no driver, or no GPU
         raise DeviceError(f"results={name!r} needs a GPU ({error}); 'host' works") from error
     if int(number) >= count:
-        there = ", ".join(["'host'", *(f"'cuda:{one}'" for one in range(count))])
+        there = ", ".join(["'host'", *(f"'cuda:{index}'" for index in range(count))])
         raise DeviceError(f"there is no GPU for results={name!r}; there are {there}")
     return ResultLocation(int(number))
 

@@ -105,7 +105,9 @@ def public(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
             raised = error
         except TypeError:
             parameters = inspect.signature(function).parameters
-            takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+            takes_any = any(
+                parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+            )
             unknown = next((name for name in named if name not in parameters), None)
             names = [name for name in parameters if name not in ("self", "cls")]
             if unknown is None or takes_any:

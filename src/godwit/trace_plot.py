@@ -53,7 +53,9 @@ def plot_timeline(
     from matplotlib.figure import Figure
 
     tracks = _tracks_of(events)
-    ends = [each["ts"] + each.get("dur", 0) for one in tracks for each in one.spans + one.instants]
+    ends = [
+        each["ts"] + each.get("dur", 0) for track in tracks for each in track.spans + track.instants
+    ]
     left = 0.0 if begin_ms is None else begin_ms
     right = max(max(ends, default=0) / 1e3, left + 1e-3) if end_ms is None else end_ms
     shown = [

@@ -227,7 +227,7 @@ def describe_target(graph: DistributedGraph | GpuGraph, result: Any, target: Any
     (name,) = graph.ids_of(np.array([position])).tolist()
     own = graph.vertices
     mine = result.distance[position - own.start].item() if position in own else None
-    (distance,) = (one for one in graph.processes.share(mine) if one is not None)
+    (distance,) = (value for value in graph.processes.share(mine) if value is not None)
     if distance == result.unreached:
         return {"vertex": name, "distance": None, "path": None}
     path = graph.positions(result.path_to(target), "target")

@@ -31,7 +31,7 @@ class HostBlock:
 
     @property
     def address(self) -> int:
-        """Where it begins; InputError after it was freed."""
+        """Address of the memory; InputError after it was freed."""
         return int(self.view(np.uint8, (0,)).ctypes.data)
 
     def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Array:

@@ -103,7 +103,7 @@ class _Worker:
         """Wait for its end, at most for a time, and for that of its thread unless that is kept."""
         if self.thread.ident is None:  # Ctrl-C came before it began
             return
-        if not self.has_begun:  # or before a kept thread was told of it: the dataflow has ended
+        if not self.has_begun:  # or before a kept thread got it: the dataflow has ended
             self.thread.begin(self)
         self.has_ended.wait(timeout_s)
         if not self.thread.is_kept:

@@ -175,7 +175,7 @@ def _is_state(found: Any) -> bool:
 
 
 def _described(graph: DistributedGraph, *, weighted: bool) -> dict[str, Any]:
-    """Return numbers that tell graphs from each other, whatever the number of processes."""
+    """Return numbers by which graphs differ from each other, the same for any number of processes."""
     rows = graph.rows
     threads = thread_count_for(len(rows.targets))
     sums = np.zeros(threads, np.uint64)

@@ -178,7 +178,7 @@ class DistributedGraph(OnProcesses):
             if len(degrees):
                 first = int(np.argmax(degrees))
                 best = (int(degrees[first]), self.ids[first])
-            known = [one for one in self.processes.share(best) if one is not None]
+            known = [value for value in self.processes.share(best) if value is not None]
         if not known:
             raise InputError("a graph without vertices has no vertex of highest degree")
         most = max(degree for degree, _ in known)

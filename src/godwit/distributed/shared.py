@@ -53,7 +53,7 @@ def shared_arrays(processes: Processes, items: int, dtype: Any, count: int) -> S
     me = processes.rank
     padded = [-(-size // _LINE_ITEMS) * _LINE_ITEMS for size in processes.share(items)]
     partners = processes.machine
-    size_bytes = count * np.dtype(dtype).itemsize * sum(padded[one] for one in partners)
+    size_bytes = count * np.dtype(dtype).itemsize * sum(padded[rank] for rank in partners)
     memory = _shared_memory(processes, size_bytes) if max(processes.machine_sizes) > 1 else None
     if memory is None:
         partners = [me]
@@ -61,7 +61,7 @@ def shared_arrays(processes: Processes, items: int, dtype: Any, count: int) -> S
     else:
         arrays = np.frombuffer(memory, dtype).reshape(count, -1)
     begins = np.full(processes.count, -1, np.int64)
-    begins[partners] = np.cumsum([0, *(padded[one] for one in partners[:-1])])
+    begins[partners] = np.cumsum([0, *(padded[rank] for rank in partners[:-1])])
     first = int(begins[me])
     return SharedArrays(partners, begins, arrays, slice(first, first + items))
 
@@ -84,7 +84,7 @@ def _shared_memory(processes: Processes, size_bytes: int) -> mmap.mmap | None:
     have = processes.share(memory is not None)
     if descriptor is not None:
         os.close(descriptor)
-    if not all(have[one] for one in processes.machine):
+    if not all(have[rank] for rank in processes.machine):
         return None
     if me == first and memory is not None:
         memory[:_MARK_BYTES] = bytes(_MARK_BYTES)

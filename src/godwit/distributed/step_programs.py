@@ -10,8 +10,8 @@ slot of the halo as well. Around each operator:
   the next frontier are those that one process would have there;
 - a reduction's results are combined in the order of the processes, and sizes of frontiers are added.
 
-A message is of use only if it improves the value at its target. What a process knows of a remote one may
-be worse than the owner's; the message is sent for nothing then. So the field itself need not be fetched as
+A message is of use only if it improves the value at its target. The copy of a remote value may be worse
+than the owner's; the message is sent for nothing then. So the field itself need not be fetched as
 long as only advances of one kind write it.
 
 Vertices' numbers and degrees are fields of their own here. Reading, or sending to, a vertex that a field

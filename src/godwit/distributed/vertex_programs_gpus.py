@@ -61,7 +61,7 @@ def run(
     steps = _as_steps(program, has_limit=limit is not None)
     asked = parameters, limit, target, execution, max_items, kind_of(start), options.gpu
     initials = program.initial, program.field_initial
-    arrays = [one for one in initials if not callable(one)]
+    arrays = [initial for initial in initials if not callable(initial)]
     key = key_of(steps.code, *initials)
     with graph.running("run", key, steps.declarations.fields, arrays, *asked):
         if execution == "asynchronous":
@@ -95,7 +95,7 @@ def run(
         if goal is not None:
             own = graph.vertices
             here = values[goal - own.start] if goal in own else None
-            (best,) = (one for one in graph.processes.share(here) if one is not None)
+            (best,) = (value for value in graph.processes.share(here) if value is not None)
             worst = combined(program, worst, best)
         if limit is not None or goal is not None:
             reset_beyond(program, values, worst)

@@ -35,7 +35,9 @@ def _parameters(name: str) -> tuple[inspect.Signature, list[str], frozenset[str]
 
     signature = inspect.signature(getattr(backend, name))
     required = {
-        name for name, one in signature.parameters.items() if one.default is inspect.Parameter.empty
+        name
+        for name, parameter in signature.parameters.items()
+        if parameter.default is inspect.Parameter.empty
     }
     return signature, list(signature.parameters), frozenset(required)
 
@@ -179,7 +181,7 @@ def _goes_to_gpus(name: str, arguments: dict[str, Any], arcs: float) -> bool:
     if devices is None:
         return arcs >= FEW_ARCS and bool(gpu_names())
     names = [devices] if isinstance(devices, str) else devices
-    return isinstance(names, list | tuple) and any(str(one).startswith("cuda") for one in names)
+    return isinstance(names, list | tuple) and any(str(name).startswith("cuda") for name in names)
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:

@@ -38,7 +38,7 @@ _FOLDED = (
     *_DIVISIONS, *_SHIFTS,
 )  # fmt: skip
 _FOLDED_BITS = 4096
-"""Of the largest integer that is computed; one that needs more does not fit in any case."""
+"""Bits of the largest integer that is computed here; a larger one does not fit in any case."""
 
 _CHECKED: set[tuple[str, str]] = set()
 """Functions by content, with the dtype of their item: to hash one takes less time than to check it."""

@@ -75,7 +75,7 @@ def check_options(
     """
     if devices[0].kind == "cpu" or gpu is DEFAULT_GPU_OPTIONS:
         return
-    for name in asked_for(gpu, [one for one in _WHOSE if one not in names]):
+    for name in asked_for(gpu, [known for known in _WHOSE if known not in names]):
         raise InputError(
             f"{name} of GpuOptions is for {_WHOSE[name]}, and means nothing to {what}: leave it out"
         )
@@ -102,7 +102,7 @@ def check_search(devices: Sequence[Device], gpu: GpuOptions) -> None:
     """Raise InputError if BFS in supersteps is to send selectively: a pulled level reads all marks."""
     refuse(
         devices, gpu, "selective",
-        "BFS in supersteps tells all devices which vertices are visited, as the next level may be looked "
+        "BFS in supersteps sends all devices which vertices are visited, as the next level may be looked "
         "for from either end of an arc; leave communication out, or ask for execution='asynchronous'",
     )  # fmt: skip
 

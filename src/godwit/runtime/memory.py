@@ -85,7 +85,7 @@ class Block(Protocol):
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """Address of the memory."""
 
     def view(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> Any:
         """Return the memory from an offset in bytes on as an array of NumPy or CuPy."""

@@ -257,7 +257,7 @@ class RunStatistics:
         facts: dict[str, Any] = {"devices": list(self.devices), "solver": self.solver}
         for phase, taken in self.seconds.items():
             facts[f"seconds: {phase}"] = f"{taken:.6f}"
-        for name in (one.name for one in fields(self)):
+        for name in (declared.name for declared in fields(self)):
             value = getattr(self, name)
             if name in ("devices", "solver", "seconds") or value is None or not np.any(value):
                 continue

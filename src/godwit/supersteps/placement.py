@@ -249,7 +249,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
             )
             for part in self.parts
         ]
-        if any(missing):  # the driver takes its time to tell how much is free
+        if any(missing):  # asking the driver for its free memory is slow
             require_room(self.indexes, missing, memory.free_memory_bytes)
         for array, nbytes in needs:
             for part in self.parts:

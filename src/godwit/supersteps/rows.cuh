@@ -121,7 +121,7 @@ extern "C" __global__ void write_heads(const i64 *offsets, const Id *targets, i6
     }
 }
 
-// Of the first targets of each own row in both directions, the one of higher degree.
+// Store for each own row the first target of the out-row or of the in-row: that of higher degree.
 extern "C" __global__ void join_heads(const Id *out_heads, const Id *in_heads, PartitionView view,
                                       Id *heads) {
     for (i64 row = grid_thread(); row < view.owned; row += grid_threads()) {

@@ -183,7 +183,7 @@ def refuse_selective(placement: StepPlacement, gpu: GpuOptions) -> None:
 
 
 class RunArrays:
-    """What all plans of a placement share: control words, boards of meetings, and outcomes of launches.
+    """Memory that all plans of a placement share: control words, boards of meetings, outcomes of launches.
 
     :ivar are_valid: the last run ended as it should, in all processes: all devices have counted the same
         meetings
@@ -246,7 +246,7 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self._threads = max(64, gpu.threads or threads)
         self.shared_bytes = 0
         self.exchange = self._new_exchange()
-        self._run_arrays = [one.kept(RunArrays) for one in placement.placements]
+        self._run_arrays = [placed.kept(RunArrays) for placed in placement.placements]
         self._relay: ReportRelay | None = None
         self._queued: list[Array] = []  # arguments of runs that nothing has waited for
         self._queued_at: float | None = (

@@ -217,9 +217,9 @@ class VertexProgram(NamesItsAttributes):
 
 def _expressions(operators: Mapping[str, Operator | None]) -> Mapping[str, str] | None:
     """Return what operators return in CUDA C++, by role; None if it is not known of all."""
-    given = {role: one for role, one in operators.items() if one is not None}
-    known = {role: getattr(one, "in_cuda", None) for role, one in given.items()}
-    found = {role: one for role, one in known.items() if one is not None}
+    given = {role: function for role, function in operators.items() if function is not None}
+    known = {role: getattr(function, "in_cuda", None) for role, function in given.items()}
+    found = {role: code for role, code in known.items() if code is not None}
     return found if len(found) == len(given) else None
 
 

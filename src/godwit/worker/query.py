@@ -301,7 +301,7 @@ def on_gpus_unless_slow(
 
     Cores take over only if neither devices nor options were named, and then at once in later queries.
 
-    :param name: of the algorithm, by which the graph remembers that GPUs are slow
+    :param name: of the algorithm, as in :attr:`PlacedGraph.slow`
     :param run: runs the search, which visits all vertices, on a placed graph
     :param time_on_cores: of the search
     """
@@ -399,7 +399,7 @@ class DeviceQuery:
                 used = placed.context.devices
                 self.graph, self.device = placed.graph, used[0]
             check_options(used, options.gpu, what or name, takes)
-            self.statistics = RunStatistics(tuple([one.name for one in used]), solver)
+            self.statistics = RunStatistics(tuple([device.name for device in used]), solver)
         except BaseException:
             if placed is not None and placed is not graph:
                 placed.close()

@@ -161,7 +161,7 @@ def betweenness_centrality(
             check_options(used, options.gpu, "betweenness by weights", OF_WORKERS + OF_FRONTIERS)
         else:
             check_options(used, options.gpu, "betweenness", OF_STEPS)
-        statistics = RunStatistics(tuple(one.name for one in used), "brandes")
+        statistics = RunStatistics(tuple(device.name for device in used), "brandes")
         scales = (
             Scales.of(plain, len(chosen), normalized, endpoints) if scale == "all" else Scales()
         )

@@ -425,7 +425,7 @@ class _SearchTeam:
         own["is_by_degree"], own["is_directed"] = self.is_by_degree, placement.is_directed
         # All devices decide alike, so each is given this for all.
         own["has_long_rows"] = placement.any(
-            any(len(one) for _, given in longs.values() for one in given)
+            any(len(rows) for _, given in longs.values() for rows in given)
         )
 
     def _long_in(self) -> list[Array]:

@@ -34,7 +34,7 @@ __device__ __forceinline__ void warp_push(Bfs &bfs, const Id *targets, const i64
     for (u32 i = 0; i < ARCS; i++) {
         is_new[i] &= !(before[i] >> (target[i] & 31) & 1);
         i64 index = static_cast<i64>(target[i]) - bfs.first();
-        // In this device's `visited`, the bit of another device's vertex says that its owner is told.
+        // In this device's `visited`, the bit of another device's vertex means that it was sent to its owner.
         if (HAS_PEERS && is_new[i] && (index < 0 || index >= bfs.stage.capacity)) {
             set_bits(bfs.arguments.remote[bfs.stage.device] + (target[i] >> 5),
                      1u << (target[i] & 31));

@@ -403,7 +403,7 @@ def _find_resident(
     with on_gpus_or_cores(graph, devices, "connected_components") as (plain, device, placed):
         used = (device,) if placed is None else placed.context.devices
         check_components(used, options.gpu)
-        statistics = RunStatistics(tuple(one.name for one in used), query.method)
+        statistics = RunStatistics(tuple(device.name for device in used), query.method)
         if plain.vertex_count == 0:
             label: Any = np.empty(0, plain.id_dtype)
         elif placed is not None:

@@ -15,7 +15,7 @@ before anything is sent:
 What is left are *roots*, and ends. Roots are then hung below each other:
 
 - ``parent`` of a root is a root of any process, never one with a larger position, at first itself;
-- in a round, every root learns its grandparent, and the tree and the end of each pair compare theirs: the
+- in a round, every root gets its grandparent, and the tree and the end of each pair compare theirs: the
   larger one is hung below the smaller, and every root below its grandparent (Zhang, Azad, Hu: FastSV: a
   distributed-memory connected component algorithm with fast convergence, PP 2020);
 - the end is a round without a change. Then all roots of a component are hung below one, its smallest

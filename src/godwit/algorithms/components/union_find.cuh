@@ -1,7 +1,7 @@
 // Union-find over vertices of one device or several: links of two trees, compression, roots.
 //
 // Encoding: a vertex is its own index * devices + owner, so vertices of high degree have low numbers
-// whoever owns them; with tiles (TILED, tiles.cuh) it is its position. parent[v] <= v at all times, so
+// on all devices; with tiles (TILED, tiles.cuh) it is its position. parent[v] <= v at all times, so
 // there are no cycles; a root is its own parent.
 //
 // Invariant: an atomic link gives a root a smaller parent, or a vertex a smaller ancestor, and undoes no

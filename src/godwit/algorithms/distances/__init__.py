@@ -266,7 +266,7 @@ def _new_searches(
     devices = (device,) if placed is None else placed.context.devices
     check_options(devices, options.gpu, name, OF_STEPS)
     solver = "bit-parallel" if in_bits(query) else "side by side"
-    statistics = RunStatistics(tuple(one.name for one in devices), solver)
+    statistics = RunStatistics(tuple(device.name for device in devices), solver)
     poll = make_poll(options, total)
     if placed is None:
         return CpuSearches(device.threads, poll), statistics

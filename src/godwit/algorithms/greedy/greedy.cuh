@@ -20,7 +20,7 @@
 
 // Macro of the generated source: COLORS, whether colours are decided, and not a set.
 
-constexpr i32 OPEN = -1;  // word of a vertex that is not decided; less what it knows of its colour
+constexpr i32 OPEN = -1;  // word of a vertex that is not decided; less a lower bound of its colour
 constexpr u32 WINDOW = WARP * 32;        // colours that a warp compares at once, as bits
 constexpr u32 MOST_WARPS = 1024 / WARP;  // of a block
 
@@ -221,7 +221,7 @@ struct Taken {
     }
 };
 
-// A vertex gets the lowest colour that no neighbour before it has. While neighbours are undecided, it tells the
+// A vertex gets the lowest colour that no neighbour before it has. While neighbours are undecided, it publishes the
 // lowest colour that decided ones leave to it, which only rises, and it waits only for those that may still get
 // the colour that it would get (the shortcut of ECL-GC; Alabandi, Powers and Burtscher, PPoPP 2020): chains of
 // waits become shorter, the colours do not change.

@@ -266,7 +266,8 @@ class PredecessorPlan:
         :param sources: (k) int64, each once
         """
         home = next(
-            (one for one in self.endpoints if one.part.index == location.gpu), self.endpoints[0]
+            (endpoint for endpoint in self.endpoints if endpoint.part.index == location.gpu),
+            self.endpoints[0],
         )
         result = self._new_result(location)
         with ExitStack() as stack:

@@ -34,7 +34,7 @@ _PAIR_ARCS = 16
 """Arcs of a graph that take about as long as a pair."""
 
 _JACCARD, _OVERLAP, _SUM = (
-    int(one) for one in (Measure.JACCARD, Measure.OVERLAP, Measure.SUM_OF_TERMS)
+    int(measure) for measure in (Measure.JACCARD, Measure.OVERLAP, Measure.SUM_OF_TERMS)
 )
 _at: Any = np.uint64
 

@@ -48,17 +48,17 @@ def verify_similarity(graph: Graph, result: SimilarityResult, *, seed: int = 0) 
     degree = np.diff(offsets)
     steps = checked = 0
     for number in np.random.default_rng(as_count(seed, "seed")).permutation(len(result.positions)):
-        u, v = (int(one) for one in result.positions[number])
+        u, v = (int(vertex) for vertex in result.positions[number])
         steps += int(degree[u] + degree[v]) + _CALL_STEPS
         if steps > _MOST_STEPS and checked:
             break
         checked += 1
-        first, second = (targets[offsets[one] : offsets[one + 1]] for one in (u, v))
+        first, second = (targets[offsets[vertex] : offsets[vertex + 1]] for vertex in (u, v))
         common = degree[np.intersect1d(first, second)].tolist()
         expected = _score(result.score_name, common, int(degree[u]), int(degree[v]))
         score = float(result._scores[number])
         if not (score == expected or abs(score - expected) <= _SLACK * expected):
-            names = " and ".join(shown(graph.ids[one]) for one in (u, v))
+            names = " and ".join(shown(graph.ids[vertex]) for vertex in (u, v))
             fail(
                 f"the similarity ({result.score_name}) of {names} is {expected:.17g}, got {score:.17g}"
             )

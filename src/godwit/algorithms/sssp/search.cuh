@@ -280,7 +280,7 @@ struct PushArcs {
             any_near |= is_near[i];
         }
         if (!any_near) return;
-        __threadfence();  // whoever clears a bit reads this distance, or a smaller one
+        __threadfence();  // a thread that clears a bit reads this distance, or a smaller one
 #pragma unroll
         for (u32 i = 0; i < ARCS; i++) {
             if (!is_near[i]) continue;
@@ -591,7 +591,8 @@ __device__ __forceinline__ void team_broadcast(Search &search) {
     }
 }
 
-// Tell all other devices which own vertices of a word are open, and the distance that the lane's has been found at.
+// Send all other devices the bits of own vertices of a word that are open, and the distance of the lane's vertex
+// unless it is UNREACHED.
 __device__ __forceinline__ void warp_tell(Search &search, u64 word, u32 open, Stored found) {
     const Arguments &arguments = search.arguments;
     const i64 first = search.first();

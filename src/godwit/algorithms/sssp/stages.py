@@ -14,8 +14,8 @@ UNREACHED: dict[str, Any] = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float64": 
 
 _SAMPLE = 4096
 _SUPERSTEPS = 100
-"""So many supersteps of GPUs take as long as the asynchronous engine takes for all arcs of a graph with
-hubs, or of another large one (benchmarks/choices.py)."""
+"""Supersteps of GPUs that take as long as the asynchronous engine takes for all arcs of a graph with hubs,
+or of another large one (benchmarks/choices.py)."""
 
 
 _MOST_SHARE = 0.1

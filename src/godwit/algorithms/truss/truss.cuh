@@ -53,7 +53,7 @@ struct TrussCounters {
     u32 least;   // support that the scan left
 };
 
-// Of a hub and 32 vertices: which are its lower neighbours, and the number of the first edge to these.
+// For a hub and 32 vertices: bits of its lower neighbours among them, and the number of the first edge to these.
 struct alignas(8) HubWord {
     u32 bits;
     u32 number;
@@ -170,7 +170,7 @@ struct Truss {
         return at == front.row_end ? NO_EDGE : given.numbers[at];
     }
 
-    // Whether an edge was listed; one that is listed in this superstep may not be seen to be.
+    // Return true if an edge was listed; for one that is listed in this superstep it may return false.
     __device__ __forceinline__ bool is_listed(u32 edge) const {
         return load_relaxed(given.listed_bits + edge / 32) >> (edge & 31) & 1;
     }
@@ -192,7 +192,7 @@ struct Truss {
             [&](i64 arc) { return fetch(arc); }, look_up);
     }
 
-    // Whether the order of an edge is known to be less. Most edges are left, and then a bit is all that is read.
+    // Return true if an edge is listed with a smaller order. For an edge that is left, as most are, only a bit is read.
     __device__ __forceinline__ bool thread_precedes(u32 edge, u32 order) const {
         return is_listed(edge) && load_relaxed(given.order + edge) < order;
     }

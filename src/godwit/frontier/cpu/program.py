@@ -239,7 +239,7 @@ class ProgramText:
             f"{kept}[at(vertex)] = to_{wide.name}({start})",
         )
         wanted = self._test(step, step.candidates, "candidates", "state, vertex", "")
-        calls = [self._directed(one, wide, wanted) for one in step.directions()]
+        calls = [self._directed(directed, wide, wanted) for directed in step.directions()]
         return f"({calls[1]} if is_to_pull(state) else {calls[0]})" if step.turns else calls[0]
 
     def _directed(self, step: Instruction, wide: np.dtype[Any], wanted: str) -> str:

@@ -224,5 +224,5 @@ def _fit(arrays: list[Any]) -> bool:
         and targets.size > 0
         and offsets.dtype in ID_DTYPES
         and targets.dtype in ID_DTYPES
-        and all(one.dtype in WEIGHT_DTYPES and one.size == targets.size for one in others)
+        and all(array.dtype in WEIGHT_DTYPES and array.size == targets.size for array in others)
     )

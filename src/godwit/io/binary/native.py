@@ -83,12 +83,12 @@ class Section(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it has, for messages."""
+        """Name of its content, for messages."""
         return _NAMES[self.kind - 1]
 
     @property
     def end(self) -> int:
-        """Where the next section begins."""
+        """Offset of the next section in the file."""
         return self.begin + _padded(self.nbytes)
 
 

@@ -49,7 +49,7 @@ class _CompileTime(threading.local):
     :ivar seconds: total duration of its finished compilations
     :ivar depth: nesting depth of the compilation under way; 0: none
     :ivar begin_s: time when the outermost compilation under way began
-    :ivar shown: what tells the user about it
+    :ivar shown: the message that the user sees meanwhile
     """
 
     def __init__(self) -> None:

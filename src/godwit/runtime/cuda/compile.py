@@ -299,7 +299,7 @@ def compiled(
     kernel = _nvrtc(full, architecture, options, link_later=True)
     named = {
         "kernel": kernel,
-        **{one.symbol: code.ltoir for one, code in zip(functions, made, strict=True)},
+        **{function.symbol: code.ltoir for function, code in zip(functions, made, strict=True)},
     }
     return _linked(named, architecture)
 
@@ -309,7 +309,7 @@ def _check_architecture(architecture: str) -> None:
     known = nvrtc.nvrtcGetSupportedArchs()[-1]
     if not architecture.isdecimal() or int(architecture) not in known:
         version = ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
-        names = ", ".join(f"sm_{one}" for one in known)
+        names = ", ".join(f"sm_{number}" for number in known)
         raise DeviceError(
             f"NVRTC {version} cannot compile for sm_{architecture}, only for {names}; "
             f"another version may: {libraries.INSTALL}"
@@ -357,7 +357,9 @@ def _nvrtc_here(source: str, architecture: str, given: Sequence[str], output: st
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     _check_nvrtc(status, "cannot start")
     try:
-        status = nvrtc.nvrtcCompileProgram(program, len(given), [one.encode() for one in given])[0]
+        status = nvrtc.nvrtcCompileProgram(
+            program, len(given), [option.encode() for option in given]
+        )[0]
         if int(status) != 0:
             log = _nvrtc_output(program, "ProgramLog").decode(errors="replace").rstrip("\0\n ")
             raise _with_log(f"a kernel does not compile for sm_{architecture}", log or str(status))

@@ -726,8 +726,12 @@ class Launch:
             ]
             self._struct = arguments
         else:
-            held = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
-        addresses = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
+            held = [
+                ctypes.c_uint64(value) if isinstance(value, int) else value for value in arguments
+            ]
+        addresses = (ctypes.c_void_p * max(1, len(held)))(
+            *[ctypes.addressof(value) for value in held]
+        )
         config = _LaunchConfig(
             (blocks, 1, 1), (threads, 1, 1), shared_bytes, stream.handle,
             ctypes.pointer(_COOPERATIVE), cooperative,

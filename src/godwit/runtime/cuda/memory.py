@@ -132,7 +132,7 @@ class KeptMemory(Generic[Allocation]):
             return None if best < 0 else spare.pop(best)
 
     def _surplus(self, index: int) -> list[Allocation]:
-        """Return what exceeds the limit, and forget it."""
+        """Remove and return allocations until the others are within the limit."""
         surplus = []
         spare = self._spare.get(index, [])
         excess = self.kept_bytes(index) + self.lent_bytes(index) - self.limit_bytes
@@ -689,7 +689,7 @@ class PoolBlock:
 
     @property
     def address(self) -> int:
-        """Where it begins; InputError if it has been given back."""
+        """Address of the memory; InputError if it has been given back."""
         if self.holding is None:
             raise InputError("this block has been given back")
         return self.holding.pointer + self.offset
@@ -779,7 +779,7 @@ class Pool:
         raise NotImplementedError
 
     def _take_holdings(self) -> list[Holding]:
-        """Return all memory that no block uses; the pool forgets it."""
+        """Remove and return all memory that no block uses."""
         raise NotImplementedError
 
     def _no_room(self, size: int, left: int) -> InputError:

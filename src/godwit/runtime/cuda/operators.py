@@ -223,7 +223,7 @@ def fault_error(functions: Sequence[DeviceFunction], words: Sequence[int]) -> Op
     :param words: of the module's variable
     """
     key, fault, *values = words
-    function = next(one for one in functions if _symbol_key(one.symbol) == key)
+    function = next(known for known in functions if _symbol_key(known.symbol) == key)
 
     def compiled(rebuilt: types.FunctionType, *, is_entry: bool, by_user: bool) -> Any:
         return rebuilt

@@ -44,8 +44,7 @@ _MOST_GPUS = 1024
 _WORDS = 1 + MAXIMAL_DEVICES
 _POLL_PAUSE_S = 2e-4
 _SIGNALS_EVERY_S = 0.02
-"""Where operators may stay in a loop: seconds between queries of the stream, and between calls of the
-poll."""
+"""Seconds between queries of the stream, and between calls of the poll, if operators may not return."""
 _SPIN_S = 1e-3
 """Seconds for which the host spins on kernels' end words; then it waits for events, and releases the
 GIL."""
@@ -109,7 +108,7 @@ class KeptOutcomes(NamedTuple):
 
 
 class Written:
-    """What was last written where a kernel reads it: most queries differ little, and NumPy takes its time.
+    """Content of the latest write to words that a kernel reads, so that equal content is not written again.
 
     Invariant: from before the first word is written until the last one is, nothing counts as written. So
     what an error or Ctrl-C cuts off is written again, whatever is asked next.

@@ -82,7 +82,7 @@ def run_program(
 
 @dataclass
 class RunEnd:
-    """What is known when kernels have ended.
+    """Outcome of a run of kernels.
 
     :param overflows: True if a message did not fit the program's dtype
     :param kernel_s: seconds that kernels ran
@@ -361,7 +361,7 @@ class ProgramPlan(SlicedRun):
         for given in parts:
             fields = given.fields if has_fields else None
             scalars += given.values, fields, given.seeds.initial_keys, given.target
-        has_arrays = any(isinstance(one, np.ndarray) for one in scalars)
+        has_arrays = any(isinstance(scalar, np.ndarray) for scalar in scalars)
         asked = None if has_arrays else scalars
         if self._asked.has(asked):
             return

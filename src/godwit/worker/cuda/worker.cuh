@@ -177,7 +177,7 @@ __device__ void grid_work(const Part<P> &part) {
     __shared__ BlockState block;
     if (part.prepare) return;
     Control *control = part.control;
-    // Of lane 0: lanes' clocks differ, and all must find that the slice is over at the same meeting.
+    // The clock of lane 0, since those of lanes differ: all threads must leave the slice at the same meeting.
     const u64 begin_ns = __shfl_sync(FULL_WARP, now_ns(), 0);
     if (part.begins) grid_begin(part, &block.word);
     u64 begin_clock = clock64(), waited = 0;

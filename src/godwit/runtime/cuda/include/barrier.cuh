@@ -34,7 +34,7 @@ struct Meeting {
     __device__ __forceinline__ u32 phase() const { return static_cast<u32>(word); }
 };
 
-// Of reports between devices.
+// Flags of reports between devices.
 constexpr u32 FLAG_LEAVE = 1, FLAG_OVERFLOW = 2, FLAG_LOST = 4, FLAG_DENSE = 8;
 constexpr u64 ASK_HOST_NS = 1000000;
 constexpr u32 ARRIVAL_BITS = 16;  // blocks fit below, what is pending above

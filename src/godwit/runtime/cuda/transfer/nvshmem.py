@@ -84,7 +84,7 @@ def load() -> ctypes.CDLL:
 
 
 def unique_id(library: ctypes.CDLL) -> bytes:
-    """Return what one process tells all, so that they find each other."""
+    """Return an id of a run of NVSHMEM, which one process makes and sends to all, to join them."""
     identity = ctypes.create_string_buffer(_ID_BYTES)
     ctypes.c_int.from_buffer(identity).value = _FIRST_VERSION + _ID_BYTES
     if library.nvshmemx_get_uniqueid(identity):
@@ -179,7 +179,7 @@ def begin(
     def agreed(outcome: object) -> list[object]:
         """Return the outcomes of all processes, none of which is an error."""
         outcomes = share(str(outcome) if isinstance(outcome, DeviceError) else outcome)
-        failed = [one for one in outcomes if isinstance(one, str)]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, str)]
         if failed:
             raise DeviceError(failed[0])
         return outcomes

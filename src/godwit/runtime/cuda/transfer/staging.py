@@ -370,7 +370,7 @@ class StagedCopy:
         words[_NBYTES // 8] = words[_LEFT // 8] = nbytes
         words[_WAY // 8], words[_GPU // 8] = way, index
         self.address = int(words.ctypes.data)
-        """Of the words that threads read and write."""
+        """Address of the words that the staging threads read and write."""
         self._is_finished = False
         self._failure: BaseException | None = None
         self._notes = [] if note is None else [note]
@@ -523,7 +523,7 @@ class StagingPool:
             self._start(copy, after)
         except BaseException as error:  # an event failed, the GPU is lost, or Ctrl-C
             with self._lock:
-                self._waiting = [one for one in self._waiting if one[0] is not copy]
+                self._waiting = [entry for entry in self._waiting if entry[0] is not copy]
                 if not copy.is_given:
                     copy.end(error)
             copy.settle()
@@ -602,7 +602,7 @@ class StagingPool:
             for copy, _ in self._waiting:
                 if copy in ready and not copy.is_finished:
                     self._give(copy)
-            self._waiting = [one for one in self._waiting if one[0] not in ready]
+            self._waiting = [entry for entry in self._waiting if entry[0] not in ready]
         return True
 
     def _is_ready(self, copy: StagedCopy, after: Sequence[Event]) -> bool:

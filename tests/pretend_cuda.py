@@ -458,7 +458,7 @@ def pretended_gpus(access: Any, seed: int = 0, delay_s: float = 2e-4) -> Iterato
         )
         patch.setattr(driver, "calls", lambda: calls)
         patch.setattr(driver, "quick_calls", no_quick_calls)
-        patch.setattr(driver, "_context", lambda index: 1 + index)
+        patch.setattr(driver, "context_handle", lambda index: 1 + index)
         patch.setattr(driver, "device_count", lambda: len(machine.access))
         patch.setattr(driver, "properties", lambda index: properties)
         patch.setattr(driver, "why_not", str)

@@ -91,7 +91,7 @@ def standing_in(model: Model, *, has_cupy: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "bindings", lambda: (model.bindings, None))
         patch.setattr(driver, "quick_calls", no_quick_calls)
-        patch.setattr(driver, "_context", driver._context.__wrapped__)
+        patch.setattr(driver, "context_handle", driver.context_handle.__wrapped__)
         patch.setattr(driver, "_thread", SimpleNamespace())
         patch.setattr(driver, "loaded_cupy", lambda: model.cupy if has_cupy else None)
         yield

@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-def _intrinsic(define: Callable[..., Any]) -> Any:
+def untyped_intrinsic(define: Callable[..., Any]) -> Any:
     """Return ``define`` as an intrinsic of Numba, typed Any: callers do not pass the typing context."""
     return intrinsic(define)
 
@@ -36,7 +36,7 @@ def _integer_type(array_type: Any) -> Any:
     return ir.IntType(array_type.dtype.bitwidth)
 
 
-@_intrinsic
+@untyped_intrinsic
 def load(typing_context: Any, array: Any, index: Any) -> Any:
     """Return the element by a plain load; unlike ``array[index]``, without Python's negative indices."""
 
@@ -46,7 +46,7 @@ def load(typing_context: Any, array: Any, index: Any) -> Any:
     return array.dtype(array, types.intp), generate
 
 
-@_intrinsic
+@untyped_intrinsic
 def store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
     """Set the element by a plain store, without Python's negative indices."""
 
@@ -72,7 +72,7 @@ def _make_load(ordering: str, name: str) -> Any:
 
     load.__name__ = load.__qualname__ = name
     load.__doc__ = f"The element, by an atomic load of {ordering} order."
-    return _intrinsic(load)
+    return untyped_intrinsic(load)
 
 
 def _make_store(ordering: str, name: str) -> Any:
@@ -90,7 +90,7 @@ def _make_store(ordering: str, name: str) -> Any:
 
     store.__name__ = store.__qualname__ = name
     store.__doc__ = f"Set the element, by an atomic store of {ordering} order."
-    return _intrinsic(store)
+    return untyped_intrinsic(store)
 
 
 def _make_read_modify_write(operation: str, ordering: str, name: str) -> Any:
@@ -115,7 +115,7 @@ def _make_read_modify_write(operation: str, ordering: str, name: str) -> Any:
 
     modify.__name__ = modify.__qualname__ = name
     modify.__doc__ = f"Atomic {operation} of {ordering} order; returns the old element."
-    return _intrinsic(modify)
+    return untyped_intrinsic(modify)
 
 
 load_relaxed = _make_load("monotonic", "load_relaxed")
@@ -128,7 +128,7 @@ fetch_or = _make_read_modify_write("or", "acq_rel", "fetch_or")
 fetch_and = _make_read_modify_write("and", "acq_rel", "fetch_and")
 
 
-@_intrinsic
+@untyped_intrinsic
 def compare_exchange(
     typing_context: Any, array: Any, index: Any, expected: Any, desired: Any
 ) -> Any:
@@ -149,7 +149,7 @@ def compare_exchange(
     return types.boolean(array, types.intp, array.dtype, array.dtype), generate
 
 
-@_intrinsic
+@untyped_intrinsic
 def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Prefetch the cache line of the element; never faults."""
 
@@ -170,7 +170,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 _YIELD_SYMBOL = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 
 
-@_intrinsic
+@untyped_intrinsic
 def yield_thread(typing_context: Any) -> Any:
     """Yield this core to another thread, as waiting loops do between two looks."""
 

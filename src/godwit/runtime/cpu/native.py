@@ -11,19 +11,15 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from godwit.runtime.cpu.atomics import untyped_intrinsic
 
 _INT = ir.IntType(32)
 _WORD = ir.IntType(64)
 _WORD_BYTES = 8
 
 
-def _intrinsic(define: Any) -> Any:
-    """Return ``define`` as an intrinsic of Numba, typed Any: callers do not pass the typing context."""
-    return intrinsic(define)
-
-
-@_intrinsic
+@untyped_intrinsic
 def call(typing_context: Any, function: Any, arguments: Any) -> Any:
     """Call the C function at an address with a tuple of int64, and return its int.
 
@@ -54,7 +50,7 @@ def _make_call(symbol: str, count: int, text: str) -> Any:
 
     define.__name__ = define.__qualname__ = symbol
     define.__doc__ = text
-    return _intrinsic(define)
+    return untyped_intrinsic(define)
 
 
 clock_gettime = _make_call(
@@ -70,7 +66,7 @@ sem_wait = _make_call(
 )
 
 
-@_intrinsic
+@untyped_intrinsic
 def copy_bytes(typing_context: Any, to: Any, origin: Any, nbytes: Any) -> Any:
     """Copy so many bytes from one address to another; they do not overlap."""
 
@@ -83,7 +79,7 @@ def copy_bytes(typing_context: Any, to: Any, origin: Any, nbytes: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-@_intrinsic
+@untyped_intrinsic
 def load_word(typing_context: Any, address: Any) -> Any:
     """Return the int64 at an address, by an atomic load of acquire order."""
 
@@ -94,7 +90,7 @@ def load_word(typing_context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@_intrinsic
+@untyped_intrinsic
 def store_word(typing_context: Any, address: Any, value: Any) -> Any:
     """Set the int64 at an address, by an atomic store of release order."""
 
@@ -106,7 +102,7 @@ def store_word(typing_context: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-@_intrinsic
+@untyped_intrinsic
 def add_to_word(typing_context: Any, address: Any, value: Any) -> Any:
     """Add to the int64 at an address, by an atomic operation of acq_rel order; return its old value."""
 

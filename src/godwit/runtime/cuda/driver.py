@@ -168,7 +168,7 @@ def properties(index: int) -> GpuProperties:
 
 def use(index: int) -> None:
     """Make a GPU current for the calling thread."""
-    context = _context(index)
+    context = context_handle(index)
     if quick_calls().set_context(context):
         driver, _ = bindings()
         checked(driver.cuCtxSetCurrent(context), f"cuda:{index} cannot be used")
@@ -176,18 +176,13 @@ def use(index: int) -> None:
 
 
 @lru_cache(maxsize=64)
-def _context(index: int) -> int:
-    """Return the primary context of a GPU, which the runtime, CuPy and PyTorch use as well."""
+def context_handle(index: int) -> int:
+    """Return the handle of a GPU's primary context, which the runtime, CuPy and PyTorch use as well."""
     driver, _ = bindings()
     what = f"cuda:{index} cannot be used"
     checked(driver.cuInit(0), what)
     device = checked(driver.cuDeviceGet(index), what)
     return int(checked(driver.cuDevicePrimaryCtxRetain(device), what))
-
-
-def context_handle(index: int) -> int:
-    """Return the primary context of a GPU as a number."""
-    return _context(index)
 
 
 def _has_context(index: int) -> bool:
@@ -273,7 +268,7 @@ def return_to(before: Current) -> None:
         return
     _thread.has_entered = False
     with suppress(DeviceError, RuntimeError):  # the GPU is lost, which other calls report
-        _set_context(_context(chosen) if _has_context(chosen) else 0)
+        _set_context(context_handle(chosen) if _has_context(chosen) else 0)
         if _cupys_choice() != chosen:
             loaded_cupy().cuda.runtime.setDevice(chosen)
 
@@ -292,7 +287,7 @@ def call_on(index: int, function: Callable[..., T], *arguments: Any) -> T:
     if not before:
         with entered(index):
             return function(*arguments)
-    if before == _context(index):
+    if before == context_handle(index):
         return function(*arguments)
     use(index)
     try:

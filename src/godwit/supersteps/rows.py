@@ -9,7 +9,6 @@ makes.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from godwit.runtime.cuda.compile import load
 from godwit.runtime.cuda.gpu_arrays import sort_keys
 from godwit.runtime.cuda.libraries import cupy
 from godwit.runtime.cuda.memory import Buffer, HeldArray
+from godwit.runtime.cuda.structs import struct_type
 from godwit.runtime.cuda.transfer.copies import upload
 from godwit.supersteps.arrays import DeviceArray, StepPart
 from godwit.worker.cuda.placement import require_room, synchronize
@@ -64,27 +64,14 @@ _BLOCKS_PER_MULTIPROCESSOR = 8
 _SCAN_THREADS = 1024
 
 
-class PartitionView(ctypes.Structure):
-    """One device's share of the positions; ``PartitionView`` of supersteps/rows.cuh."""
+PartitionView = struct_type("supersteps/rows.cuh", "PartitionView")
 
-    _fields_ = (
-        ("device", ctypes.c_int64),
-        ("devices", ctypes.c_int64),
-        ("capacity", ctypes.c_int64),
-        ("owned", ctypes.c_int64),
-        ("vertices", ctypes.c_int64),
+
+def partition_view(placement: StepPlacement, part: StepPart) -> Any:
+    """Return one device's share of the positions: a :data:`PartitionView`."""
+    return PartitionView(
+        part.device, placement.device_count, placement.capacity, part.owned, placement.vertex_count
     )
-
-    @classmethod
-    def of(cls, placement: StepPlacement, part: StepPart) -> PartitionView:
-        """Return the share of one device."""
-        return cls(
-            part.device,
-            placement.device_count,
-            placement.capacity,
-            part.owned,
-            placement.vertex_count,
-        )
 
 
 @dataclass(frozen=True)
@@ -164,7 +151,7 @@ def list_vertices(placement: StepPlacement, array: DeviceArray) -> None:
     for part in placement.parts:
         vertices = array.room(part, placement.id_dtype.itemsize * part.owned).pointer
         positions = positions_on(placement, part).pointer
-        view = PartitionView.of(placement, part)
+        view = partition_view(placement, part)
         start_kernel(placement, part, "list_vertices", positions, view, vertices)
         part.stream.synchronize()
 
@@ -184,7 +171,7 @@ def count_rows(
                 upload(graph_offsets, offsets)
                 start_kernel(
                     placement, part, "count_rows", graph_offsets.pointer,
-                    positions_on(placement, part).pointer, PartitionView.of(placement, part),
+                    positions_on(placement, part).pointer, partition_view(placement, part),
                     lengths.pointer,
                 )  # fmt: skip
                 part.stream.synchronize()
@@ -201,7 +188,7 @@ def join_heads(
         heads = array.room(part, out.heads.nbytes)
         start_kernel(
             placement, part, "join_heads", out.heads.pointer, into.heads.pointer,
-            PartitionView.of(placement, part), heads.pointer,
+            partition_view(placement, part), heads.pointer,
         )  # fmt: skip
     synchronize(placement.parts)
 
@@ -327,7 +314,7 @@ class RowBuilder:
                     )
                     begins = copy
                 positions = positions_on(self.placement, part).pointer
-                view = PartitionView.of(self.placement, part)
+                view = partition_view(self.placement, part)
                 lookups.append((offsets.pointer, positions, view, begins))
             if self.targets in self.missing:
                 kernel = "place_sources" if self.turns else "place_targets"
@@ -377,7 +364,7 @@ class RowBuilder:
         rank_bits = (placement.count - 1).bit_length()
         for part, arcs in zip(self.parts, self.arcs, strict=True):
             offsets, targets = self.offsets[part], self.targets[part].pointer
-            view = PartitionView.of(placement, part)
+            view = partition_view(placement, part)
             most_rows = 1 << (_KEY_BITS - rank_bits)
             ranges = ranges_to_sort(part, offsets, arcs, _SORT_BYTES, _MOST_ARCS, most_rows)
             for first, rows, begin, count in ranges:

@@ -35,8 +35,11 @@ def end_unconverged(message: str) -> NoReturn:
     raise typer.Exit(NOT_CONVERGED)
 
 
-def _first_process_says_it() -> bool:
-    """Return True in other processes than the first until they join: all have the same command line."""
+def _is_reported_by_first() -> bool:
+    """Return True if process 0 of an MPI run reports an error of the command line, which all have.
+
+    That is so in all other processes, until they join (:func:`godwit.distributed.context`).
+    """
     if launched_rank() == 0:
         return False
     from godwit.distributed.processes import has_joined
@@ -66,7 +69,7 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except UsageError as error:
-        if _first_process_says_it():
+        if _is_reported_by_first():
             return BAD_INPUT
         return _failed(_describe_usage(error))
     except MemoryError as error:
@@ -76,7 +79,7 @@ def exit_status(run: Callable[[], Any], *, traceback: bool) -> int:
     except ConvergenceError as error:
         return _failed(f"{error} (--max-iterations, --tolerance)", NOT_CONVERGED)
     except GodwitError as error:
-        if isinstance(error, InputError) and _first_process_says_it():
+        if isinstance(error, InputError) and _is_reported_by_first():
             return BAD_INPUT
         notes = getattr(error, "__notes__", [])  # in which process, of several
         return _failed(" ".join([str(error), *(f"({note})" for note in notes)]))

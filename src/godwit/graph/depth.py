@@ -51,7 +51,11 @@ def likely_levels(graph: Graph) -> float:
 def _count_levels(
     offsets: Any, targets: Any, first: int, is_seen: Any, queue: Any, reached: Any, most_arcs: int
 ) -> int:
-    """Search from a vertex; return the number of whole levels, and fill in the vertices up to each."""
+    """Search from a vertex; return the number of levels that were searched completely.
+
+    :param reached: gets for each of them the number of vertices up to it
+    :param most_arcs: number of arcs after which the search ends
+    """
     queue[0] = first
     is_seen[first] = True
     reached[0] = 1

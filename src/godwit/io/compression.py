@@ -70,7 +70,7 @@ class RawFile:
     def read_into(self, buffer: memoryview) -> int:
         """Fill the buffer from the file's beginning, and return the number of bytes read.
 
-        Two threads: most of the time goes into pages that are new to the process.
+        Two threads do so, since it takes most time to add new pages to the process.
         """
         begins = range(0, len(buffer), _READ_BYTES)
         done = 0

@@ -503,7 +503,7 @@ class _SearchTeam:
         return layout | {"nbytes": end}
 
     def block_searches_at_most(self, blocks: int) -> int:
-        """Return the number of blocks with memory for a search each; 0 if some have none."""
+        """Return the number of blocks that get memory for a search; 0 if it does not suffice for all."""
         part = self.placement.parts[0]
         nbytes = self._layout(is_block=True)["nbytes"]
         free = memory.free_memory_bytes(part.index)

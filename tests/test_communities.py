@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import godwit as gw
 from godwit.algorithms.communities import levels
+from godwit.algorithms.communities.query import exact_sum
 from godwit.cli.application import app
 from godwit.dtypes import Array
 from godwit.errors import InputError, RunTimeoutError, VerificationError
@@ -230,6 +231,11 @@ class TestModularity:
             gw.modularity(graph, [{0, 1}, {1, 2, 3}])
         with pytest.raises(InputError, match="9"):
             gw.modularity(graph, [[0, 1], [2, 9]])
+
+    @given(st.lists(st.tuples(st.floats(0, 1e100), st.integers(1, 40)), max_size=30))
+    def test_sums_of_squares_are_rounded_once(self, repeated: list[tuple[float, int]]) -> None:
+        numbers = [number for number, times in repeated for _ in range(times)]
+        assert exact_sum(np.array(numbers)) == math.fsum(numbers)
 
     def test_of_results(self, crowd: Graph) -> None:
         for method in METHODS:

@@ -344,22 +344,23 @@ class _LevelsRun:
         """Return what the CPU computes."""
         poll = make_poll(self.options)
         with statistics.phase("run"):
-            cores, level = self._cores(query.thread_limit(devices), poll)
+            cores = self._cores(query.thread_limit(devices), poll)
             label, maps = self.find(cores)
-            label = by_size(label)
-            strength = level.mass[0] if self.objective == "modularity" else None
-            value = query.modularity_of(self.graph, self.arcs.rows, label, self._weight, strength)
+            label, mass = by_size(label, query.strengths(self.graph, self.arcs.rows))
+            value = query.modularity_of(
+                self.graph, self.arcs.rows, label, self._weight, (cores.inside, mass)
+            )
             quality = self._quality(label, value)
         _report(statistics, cores, len(maps) + 1)
         return CommunitiesResult(
             self.graph, label, maps, value, quality, statistics, self.options.location
         )
 
-    def _cores(self, threads: int | None, poll: RunPoll | None) -> tuple[Cores, Level]:
-        """Return the steps of the CPU, and the first level."""
+    def _cores(self, threads: int | None, poll: RunPoll | None) -> Cores:
+        """Return the steps of the CPU."""
         level, factor = _first_level(self.graph, self.arcs, self.resolution, self.objective)
         level.is_serial = is_small(level.vertex_count, level.arcs)
-        return Cores(level, factor, self.seed, threads, poll), level
+        return Cores(level, factor, self.seed, threads, poll)
 
     @property
     def _weight(self) -> float:
@@ -397,7 +398,7 @@ class _LevelsRun:
                 steps: GpuSteps | Cores
                 inside: int | None = None
                 if is_small(self.graph.vertex_count, arc_count):
-                    steps, _ = self._cores(None, poll)
+                    steps = self._cores(None, poll)
                     on_host, maps = self.find(steps)
                     label = uploaded_labels(whole, on_host)
                     seconds: dict[str, float] = {}
@@ -445,19 +446,19 @@ def _first_level(
     graph: Graph, arcs: WeightedRows, resolution: float, objective: str
 ) -> tuple[Level, float]:
     """Return the level of the graph itself, and the factor of scores (cpu.py)."""
-    none = frozen(np.empty(0, np.int64))
     if objective == "cdlp":
         zeros = frozen(np.zeros(graph.vertex_count, np.int64))
-        return Level(arcs.rows, (zeros, none), graph.arc_count, graph.arc_count), 0.0
+        return Level(arcs.rows, (zeros, zeros[:0]), graph.arc_count, graph.arc_count), 0.0
     strength = query.strengths(graph, arcs.rows)
     one_way = _is_one_way(graph, arcs)
     rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
     arc_count = len(rows.targets)
     if objective == "labels":
-        return Level(rows, (strength, none), arc_count, arc_count), 0.0
-    entering = query.in_strengths(arcs.rows) if one_way else none
+        return Level(rows, (strength, strength[:0]), arc_count, arc_count), 0.0
+    none = strength[:0]
+    entering = query.in_strengths(arcs.rows, strength.dtype) if one_way else none
     if objective == "cpm":
-        strength = frozen(np.ones(len(strength), np.int64))
+        strength = frozen(np.ones_like(strength))
         entering = strength if one_way else none
     factor = _factor(arcs, resolution, objective, int(strength.sum()))
     return Level(rows, (strength, entering), arc_count, arc_count), factor
@@ -507,12 +508,13 @@ class _LabelRun:
                 cores.begin_alone(level)
                 cores.move(level, rounds=self.iterations, last=0, random_ties=True)
                 label = cores.split(level, frozen(cores.label))
-            numbered = by_size(label)
+            numbered, mass = by_size(label, query.strengths(graph, arcs.rows))
             names = None
             if self.is_cdlp:
                 names = np.empty(int(numbered.max(initial=-1)) + 1, label.dtype)
                 names[numbered] = label
-            value = query.modularity_of(graph, arcs.rows, numbered, 1.0)
+            known = None if self.is_cdlp else (cores.inside, mass)
+            value = query.modularity_of(graph, arcs.rows, numbered, 1.0, known)
         _report(statistics, cores, 1)
         return CommunitiesResult(
             graph, numbered, [], value, value, statistics, self.options.location, names=names

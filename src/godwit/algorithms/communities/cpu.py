@@ -28,7 +28,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.graph.hashing import mix
 from godwit.graph.union_find import TO_THE_ROOT, compress, hook
-from godwit.runtime.cpu.atomics import fetch_add, fetch_min, load_acquire, prefetch
+from godwit.runtime.cpu.atomics import fetch_add, fetch_min, load_acquire, load_relaxed, prefetch
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, next_range
 
@@ -61,7 +61,7 @@ class Rows(NamedTuple):
     :ivar begins: (n) int64
     :ivar ends: (n) int64
     :ivar targets: vertices
-    :ivar weights: int64, or empty for 1 each
+    :ivar weights: of the dtype of all sums, or empty for 1 each
     """
 
     begins: Array
@@ -118,12 +118,14 @@ def _list_by_class(
     control: Any,
     active: Any,
     order: Any,
+    chosen: Any,
     counts: Any,
     start: Any,
     classes: int,
 ) -> Any:
     """List the active vertices by class.
 
+    :param chosen: (n), of which each thread uses its block meanwhile
     :param counts: int64 (size, MOST_CLASSES + 1); row ``size - 1`` then has the end of each class, the last
         of those returned at ``classes - 1``
     :param classes: if all vertices were active; those that are equal modulo the number returned are one
@@ -132,11 +134,14 @@ def _list_by_class(
     begin, end = block_range(rank, size, order.size)
     for c in range(classes):
         counts[rank, c] = 0
+    listed = begin
     for v in range(begin, end):
-        if active[_at(v)] != 0:
-            counts[rank, _class_of(start, v, classes)] += 1
+        chosen[_at(listed)] = v  # the next one's place if this one is not active
+        listed += active[_at(v)] != 0
+    for i in range(begin, listed):
+        counts[rank, _class_of(start, chosen[_at(i)], classes)] += 1
     if not barrier(control, size):
-        return False
+        return 0
     if rank == 0:
         fewer = _classes_of_round(classes, counts[:, :classes].sum(), order.size)
         counts[0, MOST_CLASSES] = fewer
@@ -149,11 +154,11 @@ def _list_by_class(
                     position += count
     if not barrier(control, size):
         return 0
-    for v in range(begin, end):
-        if active[_at(v)] != 0:
-            c = _class_of(start, v, classes)
-            order[_at(counts[rank, c])] = v
-            counts[rank, c] += 1
+    for i in range(begin, listed):
+        v = chosen[_at(i)]
+        c = _class_of(start, v, classes)
+        order[_at(counts[rank, c])] = v
+        counts[rank, c] += 1
     if not barrier(control, size):
         return 0
     return counts[0, MOST_CLASSES]
@@ -391,7 +396,7 @@ def move_vertices(
     _activate_outer(first, last, begins, ends, targets, label, active)
     for turn in range(most_rounds):
         start = mix(seed + np.uint64(turn))
-        fewer = _list_by_class(rank, size, control, active, order, counts, start, classes)
+        fewer = _list_by_class(rank, size, control, active, order, chosen, counts, start, classes)
         if fewer == 0:
             return
         if rank == 0:
@@ -520,7 +525,7 @@ def refine_communities(
     my_touched = touched[rank]
     near, near_weight, near_ends = window[0][rank], window[1][rank], window[2][rank]
     start = mix(seed)
-    fewer = _list_by_class(rank, size, control, active, order, counts, start, classes)
+    fewer = _list_by_class(rank, size, control, active, order, chosen, counts, start, classes)
     begin = 0
     for c in range(fewer):
         end = counts[size - 1, classes - fewer + c]
@@ -659,8 +664,8 @@ def number_communities(
 @kernel
 def aggregate(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
-    above: Any, member_ends: Any, members: Any, sums: Any, touched: Any, used: Any, new_begins: Any,
-    new_ends: Any, new_targets: Any, new_weights: Any, new_mass: Any,
+    above: Any, member_ends: Any, members: Any, counts: Any, sums: Any, touched: Any, used: Any,
+    new_begins: Any, new_ends: Any, new_targets: Any, new_weights: Any, new_mass: Any,
 ) -> int:  # fmt: skip
     """Make a vertex of each community, with an arc to each community that arcs of its vertices lead to.
 
@@ -669,32 +674,49 @@ def aggregate(
 
     :param mass: as of :func:`move_vertices`
     :param above: (n) new vertex of each vertex
-    :param member_ends: int64 (k), all 0
+    :param member_ends: int64 (k)
     :param members: (n)
+    :param counts: int64 (size)
     :param used: int64 (1), 0; then the end of what is used of ``new_targets``
     :param new_begins: int64 (k), like ``new_ends``
     :param new_targets: with :func:`room_for` the arcs of all rows
     :returns: the number of arcs that a thread has written
     """
-    begin, end = block_range(rank, size, above.size)
-    for v in range(begin, end):
-        _add(member_ends, above[_at(v)], 1, size == 1)
-    if not barrier(control, size):
-        return 0
-    if rank == 0:
-        position = 0
-        for c in range(member_ends.size):
-            count = member_ends[_at(c)]
-            member_ends[_at(c)] = position
-            position += count
-    if not barrier(control, size):
-        return 0
-    for v in range(begin, end):
-        members[_at(_add(member_ends, above[_at(v)], 1, size == 1))] = v
-    if not barrier(control, size):
-        return 0
     my_sums = sums[rank]
     my_touched = touched[rank]
+    begin, end = block_range(rank, size, above.size)
+    for v in range(begin, end):
+        my_sums[_at(above[_at(v)])] += 1
+    if not barrier(control, size):
+        return 0
+    # The place of the first member that each thread has of a community, within those of a block.
+    first, last = block_range(rank, size, member_ends.size)
+    position = 0
+    for c in range(first, last):
+        for other in range(size):
+            count = sums[other, _at(c)]
+            sums[other, _at(c)] = position
+            position += count
+        member_ends[_at(c)] = position
+    counts[rank] = position
+    if not barrier(control, size):
+        return 0
+    before = 0
+    for other in range(rank):
+        before += counts[other]
+    for c in range(first, last):
+        member_ends[_at(c)] += before
+        for other in range(size):
+            sums[other, _at(c)] += before
+    if not barrier(control, size):
+        return 0
+    for v in range(begin, end):
+        c = above[_at(v)]
+        members[_at(my_sums[_at(c)])] = v
+        my_sums[_at(c)] += 1
+    my_sums[: member_ends.size] = 0
+    if not barrier(control, size):
+        return 0
     piece, piece_end = 0, 0
     written = 0
     while True:
@@ -742,7 +764,7 @@ def room_for(arcs: int, size: int) -> int:
 @kernel
 def rename_communities(
     rank: int, size: int, control: Any, old: Any, above: Any, lifts: bool, first: Any, label: Any,
-    mass: Any, total: Any,
+    old_total: Any, total: Any,
 ) -> None:  # fmt: skip
     """Take communities to the next level or down from it, named by their smallest vertices there.
 
@@ -751,8 +773,8 @@ def rename_communities(
     :param lifts: to the next level, all of whose vertices' members are in one community
     :param first: as many vertices as names in ``old`` may have, all the number of vertices or more
     :param label: (n) communities afterwards
-    :param mass: as of :func:`move_vertices`
-    :param total: the same of each community, all 0
+    :param old_total: masses of the communities as ``old`` names them
+    :param total: the same as ``label`` names them, all 0
     """
     if lifts:
         begin, end = block_range(rank, size, old.size)
@@ -764,37 +786,36 @@ def rename_communities(
     for v in range(begin, end):
         c = label[_at(v)] if lifts else old[_at(above[_at(v)])]
         label[_at(v)] = c
-        if size == 1:
-            first[_at(c)] = min(first[_at(c)], v)
-        else:
+        if load_relaxed(first, c) > v:
             fetch_min(first, c, first.dtype.type(v))
     if not barrier(control, size):
         return
     for v in range(begin, end):
-        c = first[_at(label[_at(v)])]
-        label[_at(v)] = c
-        for side in range(2):
-            if mass[side].size > 0:
-                _add(total[side], c, mass[side][_at(v)], size == 1)
+        c = label[_at(v)]
+        name = first[_at(c)]
+        label[_at(v)] = name
+        if name == v:
+            for side in range(2):
+                if total[side].size > 0:
+                    total[side][_at(v)] = old_total[side][_at(c)]
 
 
 @kernel
 def split_communities(
-    rank: int,
-    size: int,
-    control: Any,
-    begins: Any,
-    ends: Any,
-    targets: Any,
-    label: Any,
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any,
     parent: Any,
-) -> None:
-    """Find the smallest vertex of each vertex's connected part of its community."""
+) -> int:  # fmt: skip
+    """Find the smallest vertex of each vertex's connected part of its community.
+
+    :returns: as :func:`inner_weight`, where rows have the reverse of each arc
+    """
     begin, end = block_range(rank, size, parent.size)
     for v in range(begin, end):
         parent[_at(v)] = v
     if not barrier(control, size):
-        return
+        return 0
+    weighted = weights.size > 0
+    inside = 0
     while True:
         first, last = next_range(control, CHUNK, parent.size)
         if first == last:
@@ -803,11 +824,13 @@ def split_communities(
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):
                 u = targets[_at(arc)]
-                if u < v and label[_at(u)] == own:
+                if u <= v and label[_at(u)] == own:
+                    inside += weights[_at(arc)] if weighted else 1
                     hook(parent, parent.dtype.type(v), u)
     if not barrier(control, size):
-        return
+        return 0
     compress(rank, size, parent, TO_THE_ROOT)
+    return 2 * inside
 
 
 @kernel
@@ -915,7 +938,8 @@ def inner_weight(
 
 @kernel
 def number_by_size(
-    rank: int, size: int, control: Any, label: Any, sizes: Any, first: Any, places: Any, numbered: Any
+    rank: int, size: int, control: Any, label: Any, sizes: Any, first: Any, places: Any, numbered: Any,
+    strength: Any, mass: Any,
 ) -> None:  # fmt: skip
     """Number communities by size, the largest first, then by smallest vertex: one thread.
 
@@ -924,6 +948,8 @@ def number_by_size(
     :param first: (n) becomes the smallest vertex of each community, in ascending order
     :param places: (n + 1), all 0; becomes the numbers after communities of each size
     :param numbered: (n) becomes the number of each vertex' community
+    :param strength: (n) or empty
+    :param mass: as many, all 0; becomes the sum of the strengths of each community, by number
     """
     n = label.size
     count = 0
@@ -945,4 +971,7 @@ def number_by_size(
         sizes[_at(c)] = places[_at(of_size)]
         places[_at(of_size)] += 1
     for v in range(n):
-        numbered[_at(v)] = sizes[_at(label[_at(v)])]
+        number = sizes[_at(label[_at(v)])]
+        numbered[_at(v)] = number
+        if strength.size > 0:
+            mass[_at(number)] += strength[_at(v)]

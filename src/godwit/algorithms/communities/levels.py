@@ -9,7 +9,6 @@ which begins in its community, and can begin again with the communities that it 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +18,7 @@ import numpy as np
 
 from godwit import config
 from godwit.algorithms.communities import cpu, serial
+from godwit.algorithms.communities.query import exact_sum
 from godwit.dtypes import Array, frozen
 from godwit.graph.rows import SMALL_ARCS, require_memory
 from godwit.runtime.cpu.team import WORDS_PER_LINE, run_team
@@ -31,8 +31,10 @@ SMALL_VERTICES = 1 << 16
 """Vertices up to which a level has all classes: few vertices that move at once miss their best places."""
 SERIAL_ARCS = 1 << 22
 """Arcs up to which a level above the first, of no more than SMALL_VERTICES, is one thread's (serial.py)."""
-_BRIEF_WORK = 100_000
-"""Vertices and arcs of a level below which all of its rounds together take a few milliseconds."""
+_BRIEF_WORK = 1 << 18
+"""Rows and arcs of a level below which all of its rounds together take a few milliseconds."""
+_LONE_WORK = 100_000
+"""Vertices and arcs of a small graph below which threads would wait for each other most of the time."""
 MOST_ROUNDS = 32
 _LAST_MOVES, _LAST_MOVES_UPWARD, _LAST_MOVES_AGAIN = 256, 64, 8
 """A round in which no more than a 256th of the vertices move is the last one of a level; on the way up
@@ -78,7 +80,8 @@ class Level:
     """A graph whose vertices have a mass, or two.
 
     :param rows: arcs, both directions of each edge; of vertices that have none, the last may be left out
-    :param mass: int64 (n), and the same for in-arcs; the second is empty where there is one mass
+    :param mass: (n) of the dtype of all sums, and the same for in-arcs; the second is empty where there is
+        one mass
     :param arcs: number of arcs
     :param bound: of the first level its number of arcs, else that of the level below, which is no less
     :param is_serial: one thread moves and joins its vertices
@@ -107,12 +110,17 @@ class Level:
         """Dtype of vertices."""
         return self.rows.targets.dtype
 
+    @property
+    def sums(self) -> np.dtype[Any]:
+        """Dtype of masses, sums of them, and sums of weights."""
+        return self.mass[0].dtype
+
     def totals(self, label: Array) -> tuple[Array, Array]:
         """Return the masses of communities; sums are below 2^53, and exact."""
         out, into = (
-            np.bincount(label, weights=mass, minlength=len(mass)).astype(np.int64)
+            np.bincount(label, weights=mass, minlength=len(mass)).astype(mass.dtype)
             if len(mass)
-            else np.zeros(0, np.int64)
+            else np.zeros(0, mass.dtype)
             for mass in self.mass
         )
         return out, into
@@ -130,6 +138,7 @@ class Cores:
     :ivar word: of which the seed of the next rounds is made
     :ivar visits: number of visits of vertices that looked for a better community
     :ivar rounds: number of rounds of these
+    :ivar inside: weight of the arcs within the communities that were divided last
     """
 
     def __init__(
@@ -140,7 +149,7 @@ class Cores:
         threads: int | None,
         poll: Callable[[int], None] | None,
     ) -> None:
-        n, ids = level.vertex_count, level.ids
+        n, ids, sums = level.vertex_count, level.ids, level.sums
         self.first = level
         self.label = self._part = np.empty(0, ids)
         self._total = level.mass
@@ -150,22 +159,24 @@ class Cores:
         self._poll = poll
         self._factor = factor
         self.word = seed % 2**64
-        each, shared = n * (8 + ids.itemsize), n * (8 + 6 * ids.itemsize)
+        size = sums.itemsize
+        each, shared = n * (size + ids.itemsize), n * (size + 6 * ids.itemsize)
         while (
             self._threads > 1
             and config.missing_memory_bytes(self._threads * each + shared) is not None
         ):
             self._threads -= 1
         require_memory(self._threads * each + shared, f"communities of {n:,} vertices")
-        self._sums = np.zeros((self._threads, n), np.int64)
+        self._sums = np.zeros((self._threads, n), sums)
         self._touched = np.empty((self._threads, n), ids)
         self._window = (
             np.empty((self._threads, cpu.WINDOW_ARCS), ids),
-            np.empty((self._threads, cpu.WINDOW_ARCS), np.int64),
+            np.empty((self._threads, cpu.WINDOW_ARCS), sums),
             np.empty((self._threads, cpu.CHUNK), np.int64),
         )
         self.visits = 0
         self.rounds = 0
+        self.inside = 0
 
     def _threads_for(self, level: Level) -> int:
         is_small = level.vertex_count < LABEL_CLASSES * cpu.ALONE_VERTICES
@@ -188,7 +199,7 @@ class Cores:
             *arguments,
             threads=self._threads_for(level),
             poll=None if poll is None else lambda: poll(before + int(tally[3])),
-            brief=level.vertex_count + level.arcs < _BRIEF_WORK,
+            brief=level.row_count + level.arcs < _BRIEF_WORK,
         )
         self.rounds += int(tally[2])
         self.visits += int(tally[3])
@@ -227,7 +238,7 @@ class Cores:
         :param others: the steps that they take, whose work is counted
         """
         poll, before = self._poll, self.visits
-        size = 1 if level.vertex_count + level.arcs < _BRIEF_WORK else self._most_threads
+        size = 1 if level.vertex_count + level.arcs < _LONE_WORK else self._most_threads
         size = min(size, len(tasks))
         found = run_team(
             _every,
@@ -318,12 +329,14 @@ class Cores:
 
     def _number(self, level: Level, label: Array, above: Array) -> int:
         """Return the number of communities, or parts; ``above``, if not empty, becomes their numbers."""
+        # Vertices without rows are communities of their own, and the last ones.
+        with_rows = level.row_count
         counts = np.zeros(self._threads_for(level), np.int64)
         self._run(
-            cpu.number_communities, level, label, np.zeros(level.vertex_count, np.uint8), counts,
+            cpu.number_communities, level, label[:with_rows], np.zeros(with_rows, np.uint8), counts,
             np.empty_like(above), above,
         )  # fmt: skip
-        return int(counts.sum())
+        return int(counts.sum()) + level.vertex_count - with_rows
 
     def aggregate(self, level: Level, *, parts: bool = False) -> Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""
@@ -336,14 +349,17 @@ class Cores:
         if count == n:
             return None
         room = cpu.room_for(level.arcs, self._threads_for(level))
-        require_memory(room * (8 + ids.itemsize), f"a graph of {count:,} communities")
+        require_memory(
+            room * (level.sums.itemsize + ids.itemsize), f"a graph of {count:,} communities"
+        )
         begins, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-        targets, weights = np.empty(room, ids), np.empty(room, np.int64)
-        mass = tuple(np.empty(count if len(one) else 0, np.int64) for one in level.mass)
+        targets, weights = np.empty(room, ids), np.empty(room, level.sums)
+        mass = tuple(np.empty(count if len(one) else 0, one.dtype) for one in level.mass)
         used = np.zeros(1, np.int64)
         written = self._run(
-            cpu.aggregate, level, *level.rows, level.mass, above, np.zeros(count, np.int64),
-            np.empty(n, ids), self._sums, self._touched, used, begins, ends, targets, weights, mass,
+            cpu.aggregate, level, *level.rows, level.mass, above, np.empty(count, np.int64),
+            np.empty(n, ids), np.empty(self._threads_for(level), np.int64), self._sums, self._touched,
+            used, begins, ends, targets, weights, mass,
         )  # fmt: skip
         rows = cpu.Rows(begins, ends, targets[: used[0]], weights[: used[0]])
         level.above = above
@@ -359,9 +375,9 @@ class Cores:
     def _aggregate_serially(self, level: Level, label: Array) -> Level | None:
         n, rows, ids = level.vertex_count, level.row_count, level.ids
         begins, ends = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        targets, weights = np.empty(level.arcs, ids), np.empty(level.arcs, np.int64)
+        targets, weights = np.empty(level.arcs, ids), np.empty(level.arcs, level.sums)
         above = np.empty(n, ids)
-        mass = tuple(np.empty(len(one), np.int64) for one in level.mass)
+        mass = tuple(np.empty_like(one) for one in level.mass)
         counts = np.zeros(3, np.int64)
         self._run(
             serial.aggregate, level, *level.rows, level.mass, label, np.zeros(rows + 1, ids),
@@ -393,14 +409,14 @@ class Cores:
         leaving = np.empty(level.row_count, np.int64)
         self._run(cpu.vertex_strengths, level, *level.rows, 1, leaving)
         between = int(leaving.sum()) / (2 if len(level.mass[1]) else 1)
-        return 1 - between / total - _exact_sum((out / total) * (into / total))
+        return 1 - between / total - exact_sum((out / total) * (into / total))
 
     def quality(self, level: Level) -> float:
         """Return what moves have raised: by it partitions of a level compare."""
         inside = sum(self._run(cpu.inner_weight, level, *level.rows, self.label))
         out, into = (total.astype(np.float64) for total in self._total)
         squares = out * out if len(into) == 0 else 2 * (out * into)
-        return float(inside) - self._factor * _exact_sum(squares)
+        return float(inside) - self._factor * exact_sum(squares)
 
     def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
         old, (low, high) = self.label, (level, above) if lifts else (above, level)
@@ -409,12 +425,12 @@ class Cores:
         n, names = high.vertex_count - apart, low.vertex_count - apart
         self.label = np.empty(n + apart, high.ids)
         self.label[n:] = np.arange(n, n + apart)
-        self._total = _zeros_like(high.mass)
+        old_total, self._total = self._total, _zeros_like(high.mass)
         for total, mass in zip(self._total, high.mass, strict=True):
             total[n:] = mass[n:]
         self._run(
             cpu.rename_communities, level, old[:names], level.above, lifts,
-            np.full(names, n, high.ids), self.label[:n], high.mass, self._total,
+            np.full(names, n, high.ids), self.label[:n], old_total, self._total,
         )  # fmt: skip
 
     def lift(self, level: Level, above: Level) -> None:
@@ -456,18 +472,13 @@ class Cores:
     def split(self, level: Level, label: Array) -> Array:
         """Return the smallest vertex of the connected part of each vertex's community."""
         parent = np.empty(level.vertex_count, level.ids)
-        self._run(cpu.split_communities, level, *level.rows[:3], label, parent)
+        self.inside = sum(self._run(cpu.split_communities, level, *level.rows, label, parent))
         return parent
 
 
 def _every(rank: int, size: int, control: Any, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
     """Call every ``size``-th function, from that of a thread's rank on; return what they return."""
     return [task() for task in tasks[rank::size]]
-
-
-def _exact_sum(numbers: Array) -> float:
-    """Return the sum of numbers that are not negative, rounded once; most are 0 in some levels."""
-    return math.fsum(numbers[numbers > 0].tolist())
 
 
 def _copies(mass: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -663,6 +674,7 @@ def _from_starts(cores: Cores, *, slow: bool) -> list[Level]:
         if joined is None:
             break
         cores.lift(level, joined)
+        cores.take(joined, cores.label)  # communities may divide what partitions agree on
         levels.append(joined)
         cores.move(joined)
         if joined.arcs > _SMALL_GRAPH_ARCS // 2:  # partitions agree on little, in random graphs

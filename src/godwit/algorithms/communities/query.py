@@ -30,6 +30,9 @@ from godwit.worker.query import GraphArgument
 _SUM_BITS = 51
 """Sums of all weights are below 2^51, so sums of strengths are below 2^53: exact in float64."""
 
+_SHORT_SUMS = 1 << 31
+"""Sums of strengths below this are of 32 bits where arcs have weight 1: half of the memory is read."""
+
 
 @dataclass(frozen=True)
 class WeightedRows:
@@ -97,7 +100,8 @@ def weighted_rows(graph: Graph, weighted: Any, what: str) -> WeightedRows:
     """
     offsets = graph.offsets
     begins, ends = frozen(offsets[:-1]), frozen(offsets[1:])
-    none = frozen(np.empty(0, np.int64))
+    is_short = max(2 * graph.arc_count, graph.vertex_count) < _SHORT_SUMS
+    none = frozen(np.empty(0, np.int32 if is_short else np.int64))
     if not uses_weights(graph, weighted):
         return WeightedRows(cpu.Rows(begins, ends, graph.targets, none), 0)
     weights, exponent = graph.cached("integer weights", lambda: _integer_weights(graph, what))
@@ -166,22 +170,27 @@ def _below(label: Any, n: int) -> Any:
 
 
 def strengths(graph: Graph, rows: cpu.Rows) -> Array:
-    """Return the sum of the weights of each vertex's out-arcs: int64 (n).
+    """Return the sum of the weights of each vertex's out-arcs: (n), of the dtype of weights; made once.
 
     Self-loops count twice in undirected graphs, which have them as one arc.
     """
-    strength = np.empty(len(rows.begins), np.int64)
-    threads = thread_count_for(len(rows.targets))
-    loops = 1 if graph.directed else 2
-    run_team(cpu.vertex_strengths, *rows, loops, strength, threads=threads, brief=True)
-    return frozen(strength)
+
+    def compute() -> Array:
+        strength = np.empty(len(rows.begins), rows.weights.dtype)
+        threads = thread_count_for(len(rows.targets))
+        loops = 1 if graph.directed else 2
+        run_team(cpu.vertex_strengths, *rows, loops, strength, threads=threads, brief=True)
+        return frozen(strength)
+
+    made: Array = graph.cached(("strengths", len(rows.weights) > 0), compute)
+    return made
 
 
-def in_strengths(rows: cpu.Rows) -> Array:
-    """Return the sum of the weights of each vertex's in-arcs: int64 (n)."""
+def in_strengths(rows: cpu.Rows, dtype: Any) -> Array:
+    """Return the sum of the weights of each vertex's in-arcs: (n)."""
     weights = rows.weights if len(rows.weights) else None
     sums = np.bincount(rows.targets, weights=weights, minlength=len(rows.begins))
-    return frozen(sums.astype(np.int64))
+    return frozen(sums.astype(dtype))
 
 
 def both_directions(rows: cpu.Rows, offsets: Array) -> cpu.Rows:
@@ -200,8 +209,9 @@ def both_directions(rows: cpu.Rows, offsets: Array) -> cpu.Rows:
 
 
 def modularity_of(
-    graph: Graph, rows: cpu.Rows, label: Array, resolution: float, strength: Array | None = None
-) -> float:
+    graph: Graph, rows: cpu.Rows, label: Array, resolution: float,
+    known: tuple[int, Array] | None = None,
+) -> float:  # fmt: skip
     """Return the modularity of communities; NaN without arcs.
 
     Sums of integers are exact, and that of squares is rounded once (``math.fsum``), so the result does not
@@ -209,19 +219,36 @@ def modularity_of(
 
     :param rows: arcs of the graph, with integers for weights
     :param label: (n) ids from 0 to n - 1
-    :param strength: as :func:`strengths` returns it for an undirected graph; None: it is computed
+    :param known: of an undirected graph weight of the arcs within communities, and sums of strengths by
+        community; None: they are computed
     """
     if graph.directed:
         return _directed_modularity(graph, rows, label, resolution)
-    if strength is None:
-        strength = strengths(graph, rows)
+    strength = strengths(graph, rows)
     total = int(strength.sum())
     if total == 0:
         return math.nan
+    inside, mass = known or (_inner_weight(rows, label), np.bincount(label, weights=strength))
+    share = mass / total
+    return inside / total - resolution * exact_sum(share * share)
+
+
+def exact_sum(numbers: Array) -> float:
+    """Return the sum of numbers that are not negative, rounded once.
+
+    Most are equal to many others, and equal ones sum to a few that are powers of two times as large.
+    """
+    values, counts = np.unique(numbers[numbers > 0], return_counts=True)
+    terms: list[float] = []
+    for bit in range(int(counts.max(initial=0)).bit_length()):
+        terms += np.ldexp(values[(counts >> bit) & 1 == 1], bit).tolist()
+    return math.fsum(terms)
+
+
+def _inner_weight(rows: cpu.Rows, label: Array) -> int:
+    """Return the weight of the arcs within communities, those from a vertex to itself twice."""
     threads = thread_count_for(len(rows.targets))
-    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
-    share = np.bincount(label, weights=strength) / total
-    return inside / total - resolution * math.fsum((share * share)[share > 0].tolist())
+    return int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
 
 
 def _directed_modularity(graph: Graph, rows: cpu.Rows, label: Array, resolution: float) -> float:
@@ -244,12 +271,11 @@ def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution
     Pairs are ordered in directed graphs.
     """
     rows = weighted.rows
-    threads = thread_count_for(len(rows.targets))
     sizes = np.bincount(label).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum())
     if graph.directed:
         within = np.repeat(label, np.diff(graph.offsets)) == label[graph.targets]
         inside = int(rows.weights[within].sum() if len(rows.weights) else within.sum())
         return math.ldexp(inside, -weighted.exponent) - resolution * pairs
-    inside = int(sum(run_team(cpu.inner_weight, *rows, frozen(label), threads=threads, brief=True)))
+    inside = _inner_weight(rows, label)
     return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs / 2

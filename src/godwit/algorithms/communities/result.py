@@ -22,16 +22,33 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def by_size(label: Array) -> Array:
-    """Return communities numbered by size, the largest first, then by smallest vertex.
+def by_size(label: Array, strength: Array | None = None) -> tuple[Array, Array]:
+    """Return communities numbered by size, the largest first, then by smallest vertex, and their masses.
 
     :param label: (n) smallest vertex of each vertex's community, or another vertex of it
+    :param strength: (n) what to sum; None: nothing
+    :returns: the number of each vertex's community, (n), and sums by number, of which those after the last
+        community are 0
     """
     n = len(label)
     sizes, places = np.zeros(n, label.dtype), np.zeros(n + 1, label.dtype)
     first, numbered = np.empty_like(label), np.empty_like(label)
-    run_team(cpu.number_by_size, label, sizes, first, places, numbered, threads=1, brief=True)
-    return numbered
+    if strength is None:
+        strength = frozen(np.empty(0, np.int64))
+    mass = np.zeros_like(strength)
+    run_team(
+        cpu.number_by_size,
+        label,
+        sizes,
+        first,
+        places,
+        numbered,
+        strength,
+        mass,
+        threads=1,
+        brief=True,
+    )
+    return numbered, mass
 
 
 class CommunitiesResult(VertexResult):
@@ -123,7 +140,7 @@ class CommunitiesResult(VertexResult):
             pairs = below.astype(np.int64) * max(1, self.count) + self._label
             _, first, index = np.unique(pairs, return_index=True, return_inverse=True)
             if self.count < len(first) < count:
-                levels.append(frozen(by_size(first.astype(below.dtype)[index])))
+                levels.append(frozen(by_size(first.astype(below.dtype)[index])[0]))
                 count = len(first)
         return [*levels, self._label]
 

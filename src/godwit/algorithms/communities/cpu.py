@@ -940,7 +940,7 @@ def inner_weight(
 def number_by_size(
     rank: int, size: int, control: Any, label: Any, sizes: Any, first: Any, places: Any, numbered: Any,
     strength: Any, mass: Any,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Number communities by size, the largest first, then by smallest vertex: one thread.
 
     :param label: (n) community of each vertex, an id in [0, n)
@@ -950,6 +950,7 @@ def number_by_size(
     :param numbered: (n) becomes the number of each vertex' community
     :param strength: (n) or empty
     :param mass: as many, all 0; becomes the sum of the strengths of each community, by number
+    :returns: the number of communities
     """
     n = label.size
     count = 0
@@ -975,3 +976,4 @@ def number_by_size(
         numbered[_at(v)] = number
         if strength.size > 0:
             mass[_at(number)] += strength[_at(v)]
+    return count

@@ -424,7 +424,7 @@ class Cores:
         apart = level.vertex_count - level.row_count
         n, names = high.vertex_count - apart, low.vertex_count - apart
         self.label = np.empty(n + apart, high.ids)
-        self.label[n:] = np.arange(n, n + apart)
+        self.label[n:] = np.arange(n, n + apart, dtype=high.ids)
         old_total, self._total = self._total, _zeros_like(high.mass)
         for total, mass in zip(self._total, high.mass, strict=True):
             total[n:] = mass[n:]

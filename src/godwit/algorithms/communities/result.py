@@ -27,8 +27,7 @@ def by_size(label: Array, strength: Array | None = None) -> tuple[Array, Array]:
 
     :param label: (n) smallest vertex of each vertex's community, or another vertex of it
     :param strength: (n) what to sum; None: nothing
-    :returns: the number of each vertex's community, (n), and sums by number, of which those after the last
-        community are 0
+    :returns: the number of each vertex's community, (n), and sums by number
     """
     n = len(label)
     sizes, places = np.zeros(n, label.dtype), np.zeros(n + 1, label.dtype)
@@ -36,7 +35,7 @@ def by_size(label: Array, strength: Array | None = None) -> tuple[Array, Array]:
     if strength is None:
         strength = frozen(np.empty(0, np.int64))
     mass = np.zeros_like(strength)
-    run_team(
+    (count,) = run_team(
         cpu.number_by_size,
         label,
         sizes,
@@ -48,7 +47,7 @@ def by_size(label: Array, strength: Array | None = None) -> tuple[Array, Array]:
         threads=1,
         brief=True,
     )
-    return numbered, mass
+    return numbered, mass[:count]
 
 
 class CommunitiesResult(VertexResult):

@@ -60,7 +60,7 @@ def move_vertices(
     :param label: (n) community of each vertex, an id in [0, n)
     :param total: masses of each community
     :param active: uint8 (k + 1) vertices to visit in the first round; the last element is anything
-    :param sums: int64 (n) or more, all 0, and again at the end
+    :param sums: (n) or more, all 0, and again at the end
     :param touched: (n) or more
     :param enough: a round with this number of moves or fewer is the last
     :param tallies: int64 (4): moves of the last round, 0, rounds, and visits of vertices
@@ -117,7 +117,7 @@ def refine_communities(
         if _stopped(control, i):
             return
         v = np.int64((a * np.uint64(i) + b) & mask)
-        if v >= k or grown[_at(v)] != 0:
+        if v >= k or grown[_at(v)] != 0 or begins[_at(v)] == ends[_at(v)]:
             continue
         new = best_part(
             v, begins, ends, targets, weights, mass, label, total, factor, sums, touched, seed, 1, -1,

@@ -17,13 +17,12 @@ from godwit.algorithms.communities.levels import LABEL_CLASSES, class_count, fir
 from godwit.arrays import ResultLocation
 from godwit.graph.facts import in_offsets
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.supersteps.one_gpu import OneGpuPlan, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.run import (
-    ROWS,
-    STAGE,
     STEP,
     left_rows_bytes,
     point_rows,
@@ -31,34 +30,7 @@ from godwit.supersteps.run import (
     step_source,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("in", ROWS),
-        ("out_weights", np.uint64),
-        ("in_weights", np.uint64),
-        ("vertices", np.uint64),
-        ("label", np.uint64),
-        ("chosen", np.uint64),
-        ("order", np.uint64),
-        ("active", np.uint64),
-        ("parent", np.uint64),
-        ("firsts", np.uint64),
-        ("chunks", np.uint64),
-        ("arena_keys", np.uint64),
-        ("arena_sums", np.uint64),
-        ("parts", np.uint64),
-        ("long_rows", np.uint64),
-        ("counters", np.uint64),
-        ("arena_chunks", np.uint64),
-        ("classes", np.uint32),
-        ("is_directed", np.uint32),
-        ("loops", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
-"""``Arguments`` of labels.cuh."""
+ARGUMENTS = struct_dtype("algorithms/communities/labels.cuh", "Arguments")
 
 _WARP_SLOTS = 512
 _WARP_ARCS = _WARP_SLOTS // 2

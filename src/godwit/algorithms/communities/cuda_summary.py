@@ -18,6 +18,7 @@ from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import driver
 from godwit.runtime.cuda.compile import c_type
 from godwit.runtime.cuda.gpu_arrays import sort_keys
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.cuda.transfer.copies import upload
 from godwit.runtime.gpu_options import DEFAULT_GPU_OPTIONS, GpuOptions
 from godwit.runtime.polling import RunPoll
@@ -25,8 +26,6 @@ from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import deliver_items, deliver_vertices
 from godwit.supersteps.run import (
-    ROWS,
-    STAGE,
     StepPlan,
     left_rows_bytes,
     point_rows,
@@ -34,33 +33,7 @@ from godwit.supersteps.run import (
     step_source,
 )
 
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        ("out", ROWS),
-        ("out_weights", np.uint64),
-        ("vertices", np.uint64),
-        ("given", np.uint64),
-        ("label", np.uint64),
-        ("number", np.uint64),
-        ("strength", np.uint64),
-        ("entering", np.uint64),
-        ("size", np.uint64),
-        ("first", np.uint64),
-        ("leaving_of", np.uint64),
-        ("entering_of", np.uint64),
-        ("keys", np.uint64),
-        ("rank", np.uint64),
-        ("sizes", np.uint64),
-        ("names", np.uint64),
-        ("long_rows", np.uint64),
-        ("communities", np.uint64),
-        ("total", np.float64),
-        ("is_directed", np.uint32),
-        ("padding", np.uint32),
-    ]
-)
-"""``Arguments`` of summary.cuh."""
+ARGUMENTS = struct_dtype("algorithms/communities/summary.cuh", "Arguments")
 
 _LIMB_BITS = 32
 _UNIT_BITS = 160

@@ -29,36 +29,16 @@ from godwit.algorithms.communities.levels import (
 from godwit.arrays import ResultLocation
 from godwit.dtypes import Array, frozen
 from godwit.runtime.cuda.compile import c_type
+from godwit.runtime.cuda.structs import struct_dtype
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.one_gpu import OneGpuPlan, Preparation, compiling
 from godwit.supersteps.placement import StepPlacement
 from godwit.supersteps.results import VertexValues, deliver_items
-from godwit.supersteps.run import STAGE, state_words, step_source
+from godwit.supersteps.run import state_words, step_source
 
-_POINTERS = (
-    "begins", "ends", "targets", "weights", "in_begins", "in_ends", "in_targets", "in_weights",
-    "vertices", "mass", "in_mass", "total", "in_total", "part_total", "in_part_total", "other_total",
-    "in_other_total", "label", "other", "part", "grown", "listed", "chosen", "active", "firsts",
-    "chunks", "arena_keys", "arena_sums", "arena_used", "arena_rows", "long_rows", "in_long_rows",
-    "counters", "group", "group_total", "in_group_total", "number", "old", "map", "members",
-    "member_counts", "member_ends", "room", "dense", "sparse", "block_list", "bigs", "big_keys",
-    "big_sums", "above_mass", "in_above_mass", "above_begins", "above_ends", "above_targets",
-    "above_weights", "smallest", "arena_chunks",
-)  # fmt: skip
-_NUMBERS = (
-    "count", "above_count", "names", "classes", "block_slots", "loops", "is_unit", "lifts",
-)  # fmt: skip
-ARGUMENTS = np.dtype(
-    [
-        ("stage", STAGE),
-        *((name, np.uint64) for name in _POINTERS),
-        ("factor", np.float64),
-        *((name, np.uint32) for name in _NUMBERS),
-    ]
-)
-"""``Arguments`` of levels.cuh."""
+ARGUMENTS = struct_dtype("algorithms/communities/levels.cuh", "Arguments")
 
 _THREADS = 512
 """Threads of a block: a multiprocessor runs two blocks, and each visits a long row at a time."""

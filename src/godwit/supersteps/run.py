@@ -78,7 +78,6 @@ def engine_layout_checks() -> str:
 
 def step_source(
     file: str,
-    arguments: np.dtype[Any],
     *,
     types: dict[str, str],
     work: str,
@@ -86,8 +85,7 @@ def step_source(
 ) -> str:
     """Return the source that instantiates a step kernel.
 
-    :param file: the header that defines it
-    :param arguments: of its struct ``Arguments``, of which ``stage`` is the first member
+    :param file: the header that defines it, and its struct ``Arguments``, whose first member is ``stage``
     :param types: C++ types by the names that the header uses
     :param work: the device function that is the kernel, which takes the struct
     :param enums: constants that the header must define with equal names and values
@@ -103,7 +101,7 @@ def step_source(
 {usings}
 #include "{file}"
 {engine_layout_checks()}
-{layout_checks("Arguments", arguments)}
+{layout_checks("Arguments", struct_dtype(file, "Arguments"))}
 {constants}
 extern "C" __global__ void __launch_bounds__({THREADS}, 1)
 work(const __grid_constant__ Arguments arguments) {{

@@ -132,7 +132,6 @@ def source(id_dtype: np.dtype[Any]) -> str:
     types = {"Id": c_type(id_dtype)}
     return step_source(
         "algorithms/betweenness/betweenness.cuh",
-        ARGUMENTS,
         types=types,
         enums=(Word, Kind),
         work="grid_betweenness",

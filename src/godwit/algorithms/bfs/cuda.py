@@ -82,7 +82,6 @@ def source(id_dtype: np.dtype[Any], schedule: Schedule = "mixed", *, is_alone: b
     """
     text = step_source(
         "algorithms/bfs/bfs.cuh",
-        ARGUMENTS,
         types={"Id": c_type(id_dtype)},
         enums=(Phase, Word, Count),
         work="grid_bfs",

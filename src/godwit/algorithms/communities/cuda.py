@@ -87,7 +87,6 @@ def source(id_dtype: Any, *, weighted: bool, cdlp: bool) -> str:
     flags = f"constexpr bool WEIGHTED = {str(weighted).lower()}, IS_CDLP = {str(cdlp).lower()};\n"
     text = step_source(
         "algorithms/communities/labels.cuh",
-        ARGUMENTS,
         types={
             "Id": c_type(np.dtype(id_dtype)),
             "WeightSum": "u64" if weighted else "u32",

@@ -252,7 +252,6 @@ def source(id_dtype: Any, *, weighted: bool) -> str:
     """
     text = step_source(
         "algorithms/communities/summary.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         work="grid_summary",
         enums=(Phase, Word, Count),

@@ -96,7 +96,6 @@ def source(id_dtype: Any, *, wide: bool, one_way: bool) -> str:
     """
     text = step_source(
         "algorithms/communities/renaming.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype)), "WeightSum": "u64" if wide else "u32"},
         work="grid_levels",
         enums=(Phase, Word, Count),

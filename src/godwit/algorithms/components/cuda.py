@@ -141,7 +141,7 @@ def source(
     """
     types = {"Id": c_type(np.dtype(id_dtype))}
     text = step_source(
-        "algorithms/components/components.cuh", ARGUMENTS, types=types, enums=(Phase, Word, Count),
+        "algorithms/components/components.cuh", types=types, enums=(Phase, Word, Count),
         work="grid_components",
     )  # fmt: skip
     flags = {"SPLICES": splices, "TILED": tiled} | ({"BY_HOST": True} if by_host else {})

@@ -51,7 +51,6 @@ def source(id_dtype: Any) -> str:
     """Return the source of the kernel for a dtype of positions."""
     return step_source(
         "algorithms/core/core.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         work="grid_core",
         enums=(Phase, Word, Count),

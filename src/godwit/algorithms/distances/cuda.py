@@ -124,7 +124,6 @@ def hops_source(id_dtype: np.dtype[Any], lanes: int, *, by_vertex: bool) -> str:
     """
     text = step_source(
         "algorithms/distances/hops.cuh",
-        HOPS_ARGUMENTS,
         types={"Id": c_type(id_dtype)},
         enums=(HopsPhase, HopsWord),
         work="grid_hops",
@@ -144,7 +143,6 @@ def lengths_source(id_dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) 
         result = np.dtype(np.int32)
     text = step_source(
         "algorithms/distances/lengths.cuh",
-        LENGTHS_ARGUMENTS,
         types={"Id": c_type(id_dtype), "Weight": c_type(weight), "Result": c_type(result)},
         enums=(LengthsPhase, LengthsWord),
         work="grid_lengths",
@@ -157,7 +155,6 @@ def sweeps_source(id_dtype: np.dtype[Any], *, weighted: bool) -> str:
     result = np.dtype(np.int64 if weighted else np.int32)
     return step_source(
         "algorithms/distances/sweeps.cuh",
-        SWEEPS_ARGUMENTS,
         types={"Id": c_type(id_dtype), "Result": c_type(result)},
         enums=(SweepsPhase, SweepsWord),
         work="grid_sweeps",

@@ -43,7 +43,6 @@ def source(id_dtype: Any, kind: Kind) -> str:
     """Return the source of the kernel for a dtype of positions."""
     text = step_source(
         "algorithms/greedy/greedy.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         work="grid_greedy",
         enums=(Phase, Count),

@@ -136,9 +136,7 @@ def source(
         "Rank": c_type(np.dtype(rank_dtype)),
         "Weight": c_type(np.dtype(weight_dtype or np.float32)),
     }
-    text = step_source(
-        "algorithms/pagerank/pagerank.cuh", ARGUMENTS, types=types, work="grid_pagerank"
-    )
+    text = step_source("algorithms/pagerank/pagerank.cuh", types=types, work="grid_pagerank")
     flags = {
         "ACCELERATED": accelerated,
         "ONE_HOP": one_hop,

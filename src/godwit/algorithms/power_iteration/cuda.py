@@ -92,7 +92,7 @@ def source(
         "Weight": c_type(np.dtype(weight_dtype or np.float32)),
     }
     text = step_source(
-        "algorithms/power_iteration/power.cuh", ARGUMENTS, types=types, work="grid_power",
+        "algorithms/power_iteration/power.cuh", types=types, work="grid_power",
         enums=[Finish],
     )  # fmt: skip
     flags = {"TWO_SIDED": two_sided, "WEIGHTED": weight_dtype is not None}

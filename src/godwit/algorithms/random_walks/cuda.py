@@ -46,7 +46,6 @@ def source(id_dtype: Any) -> str:
     """
     text = step_source(
         "algorithms/random_walks/walks.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         work="grid_walk",
     )

@@ -56,7 +56,6 @@ def source(id_dtype: Any) -> str:
     """
     text = step_source(
         "algorithms/random_walks/neighbors.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         enums=(NeighborsPhase, NeighborsWord),
         work="grid_sample",

@@ -72,7 +72,6 @@ def source(id_dtype: np.dtype[Any]) -> str:
     enums: Sequence[type[IntEnum]] = (Measure, Phase)
     return step_source(
         "algorithms/similarity/similarity.cuh",
-        ARGUMENTS,
         types={"Id": c_type(id_dtype)},
         enums=enums,
         work="grid_similarity",
@@ -84,7 +83,6 @@ def neighbours_source(id_dtype: np.dtype[Any]) -> str:
     enums: Sequence[type[IntEnum]] = (Measure,)
     return step_source(
         "algorithms/similarity/neighbours.cuh",
-        NEIGHBOURS_ARGUMENTS,
         types={"Id": c_type(id_dtype)},
         enums=enums,
         work="grid_neighbours",

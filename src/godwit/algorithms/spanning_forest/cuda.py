@@ -43,7 +43,7 @@ def source(id_dtype: Any, weight_bytes: int, *, packed: bool) -> str:
     """
     types = {"Id": c_type(np.dtype(id_dtype)), "Bits": {4: "int", 8: "long long"}[weight_bytes]}
     text = step_source(
-        "algorithms/spanning_forest/spanning_forest.cuh", ARGUMENTS, types=types, work="grid_span"
+        "algorithms/spanning_forest/spanning_forest.cuh", types=types, work="grid_span"
     )
     return f"#define PACKED {int(packed)}\n{text}"
 

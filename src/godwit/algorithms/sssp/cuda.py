@@ -86,7 +86,6 @@ def source(
     alone = "" if several else "#define SEVERAL_DEVICES false\n"
     return alone + step_source(
         "algorithms/sssp/search.cuh",
-        ARGUMENTS,
         types={
             "Id": c_type(id_dtype),
             "Value": c_type(value_dtype),

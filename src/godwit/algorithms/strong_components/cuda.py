@@ -58,7 +58,6 @@ def source(id_dtype: Any) -> str:
     """Return the source of the kernel."""
     return step_source(
         "algorithms/strong_components/strong_components.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         enums=(Word, Count),
         work="grid_strong_components",

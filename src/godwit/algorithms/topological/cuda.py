@@ -36,7 +36,6 @@ def source(id_dtype: Any) -> str:
     """Return the source of the kernel for a dtype of positions."""
     return step_source(
         "algorithms/topological/topological.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         work="grid_number",
         enums=(Count,),

@@ -64,7 +64,6 @@ def source(id_dtype: np.dtype[Any], *, valued: bool) -> str:
     """
     text = step_source(
         "algorithms/triangles/triangles.cuh",
-        ARGUMENTS,
         types={"Id": c_type(id_dtype)},
         enums=(TrianglesPhase, TrianglesWord),
         work="grid_triangles",

@@ -55,7 +55,6 @@ def source(id_dtype: Any) -> str:
     """Return the source of the kernel for a dtype of positions."""
     return step_source(
         "algorithms/truss/truss.cuh",
-        ARGUMENTS,
         types={"Id": c_type(np.dtype(id_dtype))},
         work="grid_truss",
         enums=(Phase, Count),

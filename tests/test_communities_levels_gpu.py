@@ -36,6 +36,7 @@ def check(method: Method, graph: Any, devices: Any, **settings: Any) -> gw.Commu
     result = method(graph, devices=devices, **settings)
     assert result.statistics.devices[0].startswith("cuda")
     np.testing.assert_array_equal(result.label, expected.label)
+    assert result.statistics.levels == expected.statistics.levels
     assert len(result.levels) == len(expected.levels)
     for mine, theirs in zip(result.levels, expected.levels, strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -156,6 +157,18 @@ class TestEmulated:
             with gw.place(graph, "cuda:0") as placed:
                 for seed in range(3):
                     check(gw.leiden, placed, None, seed=seed, gpu=gpu)
+
+    def test_queries_with_other_options(self) -> None:
+        graph = gw.generators.rmat(6, 5, seed=2)
+        with gw.place(graph, "cuda:0") as placed:
+            for gpu in (GpuOptions(), SMALL_TABLES, GpuOptions()):
+                check(gw.louvain, placed, None, gpu=gpu)
+
+    def test_nothing_to_merge(self) -> None:
+        loops = Graph.from_edges(np.arange(40), np.arange(40), directed=False)
+        for method in METHODS:
+            check(method, loops, "cuda:0")
+            check(method, gw.generators.path(40), "cuda:0", resolution=1e9)
 
     def test_an_interruption_while_runs_are_queued(self, monkeypatch: pytest.MonkeyPatch) -> None:
         graph = gw.generators.rmat(6, 5, seed=2)

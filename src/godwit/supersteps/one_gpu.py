@@ -98,7 +98,7 @@ class OneGpuPlan(StepPlan[StepPlacement]):
             for name, nbytes in sizes.items()
             for number in range(math.prod(shapes[name]))
         ]
-        if any(array.nbytes(self.part) < nbytes for array, (nbytes,) in needs):
+        if any(0 < array.nbytes(self.part) < nbytes for array, (nbytes,) in needs):
             self.wait_for_queue()
         self.placement.reserve(*needs)
         for name in sizes.keys() & fields.keys():

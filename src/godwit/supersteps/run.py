@@ -246,10 +246,10 @@ class StepPlan(SlicedRun, Generic[Placed]):
         self.exchange = self._new_exchange()
         self._run_arrays = [placed.kept(RunArrays) for placed in placement.placements]
         self._relay: ReportRelay | None = None
-        self._queued: list[Array] = []  # arguments of runs that nothing has waited for
-        self._queued_at: float | None = (
-            None  # when the first of the runs began to whose counts others add
-        )
+        # Arguments of runs that nothing has waited for, and when the first run was queued that the next one
+        # adds its counts to.
+        self._queued: list[Array] = []
+        self._queued_at: float | None = None
         self.exchange_s = 0.0
         self.exchange_on_host: Callable[[int, int, Array], None] | None = None
         self.between: Callable[[Array], None] | None = None
@@ -372,9 +372,9 @@ class StepPlan(SlicedRun, Generic[Placed]):
         if self._queued_at is None:
             self._queued_at = perf_counter()
         words[number] = 0
-        self._stage["ended"][:] = self.ended_pointer(1 + number)
-        self._queued.append(self.arguments.copy())
         try:
+            self._stage["ended"][:] = self.ended_pointer(1 + number)
+            self._queued.append(self.arguments.copy())
             self._launches[0].start()
         finally:
             self._stage["ended"][:] = self.ended_pointer(0)
@@ -386,12 +386,8 @@ class StepPlan(SlicedRun, Generic[Placed]):
         return self._queued_at is not None
 
     def drop_queue(self) -> None:
-        """Forget runs that were queued before an exception, when they have ended."""
-        if self._queued_at is not None:
-            self._queued, self._queued_at = [], None
-            self._synchronize()
-            for arrays in self._run_arrays:
-                arrays.are_valid = False
+        """Forget runs queued before an exception: the GPUs were not given back before they ended."""
+        self._queued, self._queued_at = [], None
 
     def wait_for_queue(self) -> None:
         """Wait until all queued runs have finished."""
@@ -399,12 +395,15 @@ class StepPlan(SlicedRun, Generic[Placed]):
             return
         arguments = self.arguments.copy()
         self._synchronize()
-        self.arguments[:] = self._queued.pop()
-        ended = self._end_words
-        ended[0] = self.spare_end_words[len(self._queued)]
-        self._finish_queue(ended, [], None)
-        self._go_on(ended, [], None)
-        self.arguments[:] = arguments
+        try:
+            self.arguments[:] = self._queued.pop()
+            ended = self._end_words
+            ended[0] = self.spare_end_words[len(self._queued)]
+            self._finish_queue(ended, [], None)
+            self._go_on(ended, [], None)
+        finally:
+            self.arguments[:] = arguments
+            self._slice = Written()
 
     def _finish_queue(
         self, ended: memoryview, ends: list[float], look: Callable[[], None] | None

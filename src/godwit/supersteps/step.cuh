@@ -98,7 +98,7 @@ struct Stage {
     u32 device;
     u32 prepare;  // return at once: the launch only loads the kernel
     u32 early;  // the first superstep accesses no other device's memory, and so precedes the first meeting
-    u32 begins;       // a Begin: unless it goes on, from `first_state`
+    u32 begins;       // how the launch begins (Begin); a run of its own begins in `first_state`
     u32 first_phase;  // of a run that begins
     u64 first_state[STATE_WORDS];
 

@@ -190,13 +190,11 @@ class _FirstLevel:
 class _Room:
     """Memory for a level above the first.
 
-    :ivar version: of the placement, whose memory stays where it is while the version does
     :ivar count: for so many vertices
     :ivar below: for the arcs of a level below with so many
     :ivar members: of ``Arguments``, by name
     """
 
-    version: int
     count: int
     below: int
     members: dict[str, int]
@@ -205,8 +203,9 @@ class _Room:
 class _LevelPlan(OneGpuPlan):
     """The kernel in a placement on one device; the queries write what lies in levels into its arguments.
 
-    :ivar laid_out: the placement's version and the sizes for which arrays of the first level are laid out;
-        None: they are not
+    A query with memory elsewhere makes another plan.
+
+    :ivar is_laid_out: whether there is memory for the first level
     :ivar rooms: by number of the level
     """
 
@@ -219,7 +218,7 @@ class _LevelPlan(OneGpuPlan):
         self.chunk_arcs = self.block_slots // 4
         self.shared_bytes = max(self.block_slots * (4 + self.sum_bytes), 4 * _MOST_BINS)
         self.blocks = self.blocks_with(self.part.device, self.shared_bytes)
-        self.laid_out: tuple[int, dict[str, int]] | None = None
+        self.is_laid_out = False
         self.rooms: dict[int, _Room] = {}
         self.lay_out()
 
@@ -293,9 +292,12 @@ class GpuSteps:
             map=4 * n,
             **masses,
         )  # fmt: skip
-        if self._plan.laid_out != (placement.version, sizes):
+        if not self._plan.is_laid_out:
             self._plan.allocate(sizes)
-            self._plan.laid_out = placement.version, sizes
+            self._plan.is_laid_out = True
+        for pair in _EXCHANGED:  # in any order, or half exchanged, if an exception ended a query
+            for name in pair:
+                self._plan.struct[name] = self._pointer(name)
         members = {
             "begins": out_rows.offsets.pointer, "ends": out_rows.offsets.pointer + 8,
             "targets": out_rows.targets.pointer,
@@ -356,7 +358,7 @@ class GpuSteps:
         return words
 
     def _queue(self, phase: Phase, state: Any = ()) -> None:
-        """Do so, without waiting for the end."""
+        """Run phases from one on behind what is under way, without waiting for the end."""
         self._numbered = None
         if self._poll is None and self._plan.queue(state_words(state), phase=phase):
             return
@@ -431,7 +433,7 @@ class GpuSteps:
             self._queue(phase)
 
     def _finish_due(self) -> None:
-        """Do it, and wait for the end."""
+        """Do what is due, and wait for the end."""
         assert self._due is not None
         phase, self._due = self._due, None
         self._run(phase)
@@ -512,15 +514,15 @@ class GpuSteps:
 
     def _make_room_above(self, level: GpuLevel, count: int) -> dict[str, int]:
         """Make room for so many vertices of the next level; return where its rows and masses are to be."""
-        struct, plan, version = self._arguments, self._plan, self._placement.version
+        struct, plan = self._arguments, self._plan
         room = plan.rooms.get(level.number + 1)
-        if room is None or room.version != version or room.count < count or room.below < level.arcs:
+        if room is None or room.count < count or room.below < level.arcs:
             most = max(count, 0 if room is None else room.count)
             arcs = max(level.arcs, 0 if room is None else room.below)
             members = self._reserve_level(level.number + 1, most, arcs)
             bigs = arcs // max(1, plan.block_slots // 2) + 1
             plan.allocate({"bigs": _BIG_BYTES * min(most, bigs)})
-            room = _Room(self._placement.version, most, arcs, members)
+            room = _Room(most, arcs, members)
             plan.rooms[level.number + 1] = room
         members = room.members
         struct["above_mass"], struct["in_above_mass"] = members["mass"], members["in_mass"]
@@ -636,9 +638,10 @@ class GpuSteps:
             with self._on_cores() as cores:
                 cores.lower(level, above)
             return
-        if isinstance(
-            above, Level
-        ):  # nothing is due or queued: above was made of what has been waited for
+        if isinstance(above, Level):
+            # It was made of what has been waited for, so no run accesses communities meanwhile.
+            assert self._due is None
+            assert not self._plan.has_queued
             with self._on_cores() as cores:
                 self._upload_communities(above, cores.label)
         self._rename(level, above.vertex_count, lifts=False)
@@ -652,6 +655,8 @@ class GpuSteps:
 
     def vertices_above(self, levels: Sequence[GpuLevel | Level]) -> list[Any]:
         """Return the vertex of the next level of each vertex, by level, of the first one and others."""
+        if not levels:
+            return []
         begin = perf_counter()
         plan, location = self._plan, self._location
         counts = not plan.has_queued  # else the time belongs to the runs that are under way

@@ -1,5 +1,6 @@
 // Take communities to the next level, or down from it, named by their smallest vertex: _representatives of
-// levels.py. Those of the level that they come from are `other`. In the end, divide those that are not connected: split_communities of cpu.py.
+// levels.py. Those of the level that they come from are `other`. In the end, divide those that are not connected:
+// split_communities of cpu.py.
 #pragma once
 
 #include "algorithms/communities/aggregation.cuh"

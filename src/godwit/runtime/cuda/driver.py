@@ -607,6 +607,7 @@ class Kernel:
         self.function = function
         self.faults = faults
         self.fault_count = 0
+        self._most_shared = 0
         self.last_fault: list[int] = []
 
     def take_fault(self) -> bool:
@@ -645,12 +646,15 @@ class Kernel:
             stream.close()
 
     def allow_shared(self, nbytes: int) -> None:
-        """Allow launches with this much dynamic shared memory."""
+        """Allow launches with this much dynamic shared memory, or as much as was allowed before."""
+        if nbytes <= self._most_shared:
+            return
         driver, _ = bindings()
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         use(self.index)
         outcome = driver.cuFuncSetAttribute(self.function, attribute, nbytes)
         checked(outcome, f"{nbytes:,} bytes of shared memory for {self.name} on cuda:{self.index}")
+        self._most_shared = nbytes
 
     def occupancy(self, threads: int, shared_bytes: int = 0) -> int:
         """Return the number of blocks that are resident on a multiprocessor at once."""

@@ -16,6 +16,7 @@ from godwit.runtime.cuda.memory import (
     Buffer,
     Holding,
     array_over,
+    free_kept,
     free_memory_bytes,
     kept_or_new,
     rounded_size,
@@ -23,7 +24,7 @@ from godwit.runtime.cuda.memory import (
 
 _MOST_SPARE = 16
 _MOST_KEPT_BYTES = 8 << 20
-"""Larger memory of CuPy's functions is freed: to allocate it takes little of their time."""
+"""To allocate more than that takes little of the time of sorting as much."""
 
 
 def is_gpu_array(array: Any) -> bool:
@@ -110,7 +111,7 @@ def entered(index: int, stream: Any) -> Iterator[None]:
 
 def sort_keys(keys: Buffer, count: int, stream: Stream) -> None:
     """Sort uint64 keys in place."""
-    with _in_stream(stream, f"sorting {count:,} keys"):
+    with _in_stream(stream, f"sorting {count:,} keys", keeps=True):
         _keys_array(keys, count).sort()
         stream.synchronize()
 
@@ -128,16 +129,28 @@ def _keys_array(keys: Buffer, count: int) -> Any:
 
 
 @contextmanager
-def _in_stream(stream: Stream, what: str) -> Iterator[None]:
-    """Run CuPy's functions in a stream of Godwit's, with memory that is kept; the block waits for them."""
+def _in_stream(stream: Stream, what: str, *, keeps: bool = False) -> Iterator[None]:
+    """Run CuPy's functions in a stream of Godwit's, with plain allocations in place of CuPy's pool.
+
+    :param keeps: the block waits for them and they leave no array: small memory that they take is kept for
+        others
+    """
     module = cupy()
     freed: list[Buffer] = []
 
     def allocate(nbytes: int) -> Any:
-        buffer = kept_or_new(stream.index, rounded_size(nbytes))
-        holding = Holding(buffer, buffer.pointer, nbytes)
-        holding.release = freed.append
-        memory = module.cuda.UnownedMemory(buffer.pointer, nbytes, holding, stream.index)
+        if keeps and nbytes <= _MOST_KEPT_BYTES:
+            buffer = kept_or_new(stream.index, rounded_size(nbytes))
+            holding = Holding(buffer, buffer.pointer, nbytes)
+            holding.release = freed.append
+            memory = module.cuda.UnownedMemory(buffer.pointer, nbytes, holding, stream.index)
+            return module.cuda.MemoryPointer(memory, 0)
+        try:
+            memory = module.cuda.Memory(nbytes)
+        except MemoryError:
+            if not free_kept(stream.index):
+                raise
+            memory = module.cuda.Memory(nbytes)
         return module.cuda.MemoryPointer(memory, 0)
 
     if hasattr(module.cuda.Stream, "from_external"):
@@ -148,10 +161,7 @@ def _in_stream(stream: Stream, what: str) -> Iterator[None]:
         with driver.entered(stream.index), foreign, module.cuda.using_allocator(allocate):
             yield
         for buffer in freed:
-            if buffer.nbytes <= _MOST_KEPT_BYTES:
-                buffer.keep()
-            else:
-                buffer.close()
+            buffer.keep()
     except (MemoryError, GraphTooLargeError) as error:
         free = config.readable_bytes(free_memory_bytes(stream.index))
         raise GraphTooLargeError(

@@ -786,7 +786,9 @@ def rename_communities(
     for v in range(begin, end):
         c = label[_at(v)] if lifts else old[_at(above[_at(v)])]
         label[_at(v)] = c
-        if load_relaxed(first, c) > v:
+        if size == 1:
+            first[_at(c)] = min(first[_at(c)], v)
+        elif load_relaxed(first, c) > v:
             fetch_min(first, c, first.dtype.type(v))
     if not barrier(control, size):
         return

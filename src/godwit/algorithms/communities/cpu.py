@@ -276,12 +276,11 @@ def add_row(
     for arc in range(begins[_at(v)], ends[_at(v)]):
         weight = weights[_at(arc)] if weighted else 1
         c = label[_at(targets[_at(arc)])]
-        if c == own or weight == 0:
-            continue
         before = sums[_at(c)]
-        touched[_at(count)] = c
-        count += before == 0
-        sums[_at(c)] = before + weight
+        added = weight if c != own else 0
+        touched[_at(count)] = c  # the next one's place if this one does not count, or does already
+        count += (before == 0) & (added != 0)
+        sums[_at(c)] = before + added
     return count
 
 
@@ -479,19 +478,17 @@ def _move_by_class(
             v = order[_at(i)]
             old = label[_at(v)]
             new = chosen[_at(i)]
+            order[_at(begin + part_begin + moves)] = v  # the next one's place if this one stays
             if new != old:
                 label[_at(v)] = new
                 move_mass(v, old, new, mass, total, size == 1)
                 moves += 1
-            else:
-                chosen[_at(i)] = n
         fetch_add(tallies, turn % 2, moves)
         if not _meet(control, size):
             return False
-        for i in range(begin + part_begin, begin + part_end):
-            _prefetch_row(i, begin + part_end, order, begins, ends, targets, label)
-            if chosen[_at(i)] == n:
-                continue
+        movers_end = begin + part_begin + moves
+        for i in range(begin + part_begin, movers_end):
+            _prefetch_row(i, movers_end, order, begins, ends, targets, label)
             v = order[_at(i)]
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):

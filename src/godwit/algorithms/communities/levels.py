@@ -298,7 +298,7 @@ class Cores:
 
     def _move_serially(self, level: Level, scale: float, rounds: int) -> None:
         tallies = np.zeros(4, np.int64)
-        active = np.append(level.rows.ends > level.rows.begins, False).view(np.uint8)
+        active = np.zeros(level.row_count // 32 + 1, np.uint64)
         self._run(
             serial.move_vertices, level, *level.rows, level.mass, self.label, self._total, active,
             self._sums[0], self._touched[0], self._factor * scale, self._next_seed(), rounds,

@@ -22,12 +22,14 @@ from godwit.algorithms.communities.cpu import (
     move_mass,
 )
 from godwit.graph.hashing import mix
-from godwit.runtime.cpu.atomics import load_acquire
+from godwit.runtime.cpu.atomics import load_acquire, prefetch, trailing_zero_bits
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT
 
 _POLLED_VISITS = 1 << 14
 """Visits between two looks at the abort word."""
+
+_WORD_SHIFT, _BIT, _ONE = np.uint64(6), np.uint64(63), np.uint64(1)
 
 # Unsigned index: spares the test that Numba makes for Python's a[-1].
 _at: Any = np.uint64
@@ -42,6 +44,14 @@ def _order_of(seed: Any, count: Any) -> Any:
     return word | np.uint64(1), mix(word), mask - np.uint64(1)
 
 
+def _inverse(odd: Any) -> Any:
+    """Return the inverse of an odd number modulo 2^64, by Newton's method."""
+    inverse = odd  # modulo 2^3
+    for _ in range(5):
+        inverse *= np.uint64(2) - odd * inverse
+    return inverse
+
+
 def _stopped(control: Any, i: Any) -> Any:
     """Return True if the run is to end; looks once in many calls with ascending i."""
     return i % _POLLED_VISITS == 0 and load_acquire(control, ABORT) != 0
@@ -53,46 +63,95 @@ def move_vertices(
     label: Any, total: Any, active: Any, sums: Any, touched: Any, factor: float, seed: Any,
     most_rounds: int, enough: int, tallies: Any,
 ) -> None:  # fmt: skip
-    """Move vertices to better communities, round by round.
+    """Move vertices to better communities, round by round: at first all that have arcs.
+
+    Active vertices are bits in the order of their visits, so the next one is found at once.
 
     :param begins: of k vertices; others have no arcs
     :param mass: two of int64 (n), of which the second may be empty
     :param label: (n) community of each vertex, an id in [0, n)
     :param total: masses of each community
-    :param active: uint8 (k + 1) vertices to visit in the first round; the last element is anything
+    :param active: uint64 (k / 32 + 1) or more, all 0
     :param sums: (n) or more, all 0, and again at the end
     :param touched: (n) or more
     :param enough: a round with this number of moves or fewer is the last
     :param tallies: int64 (4): moves of the last round, 0, rounds, and visits of vertices
     """
     k = begins.size
+    listed = 0
+    for u in range(k):
+        touched[_at(listed)] = u
+        listed += ends[_at(u)] > begins[_at(u)]
     for turn in range(most_rounds):
         a, b, mask = _order_of(seed + np.uint64(turn), k)
+        back = _inverse(a)
+        words = np.int64(mask >> _WORD_SHIFT) + 1
+        for j in range(listed):
+            i = (np.uint64(touched[_at(j)]) - b) * back & mask
+            active[i >> _WORD_SHIFT] |= _ONE << (i & _BIT)
         moves, visits = 0, 0
-        for i in range(mask + np.uint64(1)):
-            if _stopped(control, i):
+        for word in range(words):
+            if _stopped(control, word * 64):
                 return
-            v = np.int64((a * np.uint64(i) + b) & mask)
-            if v >= k or active[_at(v)] == 0:
-                continue
-            active[_at(v)] = 0
-            visits += 1
-            count = gather_sums(v, begins, ends, targets, weights, label, sums, touched)
-            old = label[_at(v)]
-            new = best_community(v, mass, label, total, factor, seed, False, sums, touched, count)
-            if new == old:
-                continue
-            moves += 1
-            label[_at(v)] = new
-            move_mass(v, old, new, mass, total, True)
-            for arc in range(begins[_at(v)], ends[_at(v)]):
-                u = targets[_at(arc)]
-                active[_at(u if label[_at(u)] != new else k)] = 1
+            if word + 1 < words:
+                _prefetch_visits(active[_at(word + 1)], word + 1, a, b, mask, begins, ends, label)
+            _prefetch_arcs(active[_at(word)], word, a, b, mask, begins, targets, weights)
+            remaining = ~np.uint64(0)
+            while active[_at(word)] & remaining != 0:
+                bit = trailing_zero_bits(active[_at(word)] & remaining)
+                active[_at(word)] ^= _ONE << bit
+                remaining = ~_ONE << bit
+                v = np.int64((a * (np.uint64(word * 64) + bit) + b) & mask)
+                visits += 1
+                count = gather_sums(v, begins, ends, targets, weights, label, sums, touched)
+                old = label[_at(v)]
+                new = best_community(
+                    v, mass, label, total, factor, seed, False, sums, touched, count
+                )
+                if new == old:
+                    continue
+                moves += 1
+                label[_at(v)] = new
+                move_mass(v, old, new, mass, total, True)
+                for arc in range(begins[_at(v)], ends[_at(v)]):
+                    u = targets[_at(arc)]
+                    i = (np.uint64(u) - b) * back & mask
+                    active[i >> _WORD_SHIFT] |= np.uint64(label[_at(u)] != new) << (i & _BIT)
         tallies[0] = moves
         tallies[2] += 1
         tallies[3] += visits
         if moves <= enough:
             return
+        listed = 0
+        for word in range(words):
+            while active[_at(word)] != 0:
+                bit = trailing_zero_bits(active[_at(word)])
+                active[_at(word)] ^= _ONE << bit
+                touched[_at(listed)] = (a * (np.uint64(word * 64) + bit) + b) & mask
+                listed += 1
+
+
+def _prefetch_visits(
+    bits: Any, word: Any, a: Any, b: Any, mask: Any, begins: Any, ends: Any, label: Any
+) -> None:
+    """Prefetch what visits read first, of the vertices that are bits of a word."""
+    while bits != 0:
+        v = (a * (np.uint64(word * 64) + trailing_zero_bits(bits)) + b) & mask
+        prefetch(begins, v)
+        prefetch(ends, v)
+        prefetch(label, v)
+        bits &= bits - _ONE
+
+
+def _prefetch_arcs(
+    bits: Any, word: Any, a: Any, b: Any, mask: Any, begins: Any, targets: Any, weights: Any
+) -> None:
+    """Prefetch the first arcs of these vertices."""
+    while bits != 0:
+        begin = begins[(a * (np.uint64(word * 64) + trailing_zero_bits(bits)) + b) & mask]
+        prefetch(targets, begin)
+        prefetch(weights, begin)
+        bits &= bits - _ONE
 
 
 @kernel

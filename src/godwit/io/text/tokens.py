@@ -27,6 +27,8 @@ from numba import types
 from numba.core import cgutils as _cgutils
 from numba.extending import intrinsic
 
+from godwit.runtime.cpu.atomics import trailing_zero_bits
+
 cgutils: Any = _cgutils  # partly typed
 
 WORD_BYTES = 8
@@ -94,18 +96,6 @@ def _load_word(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 load_word: Any = intrinsic(_load_word)
-
-
-def _trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """Return the number of zero bits below the lowest one bit; 64 for zero."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.IntType(1)(0))
-
-    return types.uint64(types.uint64), generate
-
-
-_trailing_zero_bits: Any = intrinsic(_trailing_zeros)
 
 
 def _leading_zeros(typing_context: Any, word: Any) -> Any:
@@ -330,7 +320,7 @@ def _scan_digits(text: Any, at: Any) -> Any:
     # The lowest byte that is no digit is marked by its high bit (higher ones may be marked wrongly,
     # by a carry).
     marks = ((word + _TEN_TO_HIGH_BIT) | word) & _HIGH_BITS
-    digits = _trailing_zero_bits(marks) >> _3
+    digits = trailing_zero_bits(marks) >> _3
     if digits == np.uint64(0):
         return np.uint64(0), at
     value = np.uint64(_eight_digits(word << (_64 - digits * _8)))

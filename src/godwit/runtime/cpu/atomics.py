@@ -167,6 +167,16 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     return types.void(array, types.intp), generate
 
 
+@untyped_intrinsic
+def trailing_zero_bits(typing_context: Any, word: Any) -> Any:
+    """Return the number of zero bits below the lowest one bit of a uint64; 64 for zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(0))
+
+    return types.uint64(types.uint64), generate
+
+
 _YIELD_SYMBOL = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 
 

@@ -760,26 +760,31 @@ def room_for(arcs: int, size: int) -> int:
 
 @kernel
 def rename_communities(
-    rank: int, size: int, control: Any, old: Any, above: Any, lifts: bool, first: Any, label: Any,
-    old_total: Any, total: Any,
+    rank: int, size: int, control: Any, old: Any, above: Any, lifts: bool, first: Any, apart: int,
+    mass: Any, label: Any, old_total: Any, total: Any,
 ) -> None:  # fmt: skip
     """Take communities to the next level or down from it, named by their smallest vertices there.
 
     :param old: community of each vertex of the level that has them
     :param above: vertex of the next level of each vertex of a level
     :param lifts: to the next level, all of whose vertices' members are in one community
-    :param first: as many vertices as names in ``old`` may have, all the number of vertices or more
+    :param first: as many vertices as names in ``old`` may have, all those of one level
+    :param apart: the last vertices of both levels that are communities of their own
+    :param mass: as of :func:`move_vertices`, of the level that ``label`` is about
     :param label: (n) communities afterwards
     :param old_total: masses of the communities as ``old`` names them
-    :param total: the same as ``label`` names them, all 0
+    :param total: becomes the same as ``label`` names them, (n)
     """
+    n = label.size - apart
+    begin, end = block_range(rank, size, first.size)
+    first[begin:end] = n
     if lifts:
-        begin, end = block_range(rank, size, old.size)
+        begin, end = block_range(rank, size, old.size - apart)
         for u in range(begin, end):
             label[_at(above[_at(u)])] = old[_at(u)]
-        if not barrier(control, size):
-            return
-    begin, end = block_range(rank, size, label.size)
+    if not barrier(control, size):
+        return
+    begin, end = block_range(rank, size, n)
     for v in range(begin, end):
         c = label[_at(v)] if lifts else old[_at(above[_at(v)])]
         label[_at(v)] = c
@@ -793,10 +798,15 @@ def rename_communities(
         c = label[_at(v)]
         name = first[_at(c)]
         label[_at(v)] = name
-        if name == v:
-            for side in range(2):
-                if total[side].size > 0:
-                    total[side][_at(v)] = old_total[side][_at(c)]
+        for side in range(2):
+            if total[side].size > 0:
+                total[side][_at(v)] = old_total[side][_at(c)] if name == v else 0
+    begin, end = block_range(rank, size, apart)
+    for v in range(n + begin, n + end):
+        label[_at(v)] = v
+        for side in range(2):
+            if total[side].size > 0:
+                total[side][_at(v)] = mass[side][_at(v)]
 
 
 @kernel

@@ -422,15 +422,14 @@ class Cores:
         old, (low, high) = self.label, (level, above) if lifts else (above, level)
         # Vertices without rows are communities of their own, and the last ones of both levels.
         apart = level.vertex_count - level.row_count
-        n, names = high.vertex_count - apart, low.vertex_count - apart
-        self.label = np.empty(n + apart, high.ids)
-        self.label[n:] = np.arange(n, n + apart, dtype=high.ids)
-        old_total, self._total = self._total, _zeros_like(high.mass)
-        for total, mass in zip(self._total, high.mass, strict=True):
-            total[n:] = mass[n:]
+        self.label = np.empty(high.vertex_count, high.ids)
+        old_total, self._total = self._total, (
+            np.empty_like(high.mass[0]), np.empty_like(high.mass[1]),
+        )  # fmt: skip
         self._run(
-            cpu.rename_communities, level, old[:names], level.above, lifts,
-            np.full(names, n, high.ids), self.label[:n], old_total, self._total,
+            cpu.rename_communities, level, old, level.above, lifts,
+            np.empty(low.vertex_count - apart, high.ids), apart, high.mass, self.label, old_total,
+            self._total,
         )  # fmt: skip
 
     def lift(self, level: Level, above: Level) -> None:
@@ -483,10 +482,6 @@ def _every(rank: int, size: int, control: Any, tasks: Sequence[Callable[[], Foun
 
 def _copies(mass: tuple[Array, Array]) -> tuple[Array, Array]:
     return mass[0].copy(), mass[1].copy()
-
-
-def _zeros_like(mass: tuple[Array, Array]) -> tuple[Array, Array]:
-    return np.zeros_like(mass[0]), np.zeros_like(mass[1])
 
 
 def first_word(seed: int) -> int:
@@ -731,16 +726,17 @@ def leiden_levels(steps: Steps[StepLevel], iterations: int, *, slow: bool) -> tu
         while True:
             level = levels[-1]
             n = level.vertex_count
-            if steps.count_communities(level) == n:
-                break
             divides = divides_all or len(levels) == lowest + 1 or n <= SMALL_VERTICES
             above = None
             if divides and not is_rough:
+                if steps.count_communities(level) == n:
+                    break
                 steps.refine(level)
                 above = steps.aggregate(level, parts=True)
             if above is None:  # or no part has two vertices
                 above = steps.aggregate(level)
-            assert above is not None
+            if above is None:
+                break
             steps.lift(level, above)
             levels.append(above)
             if n - above.vertex_count <= n // _LAST_MERGES:

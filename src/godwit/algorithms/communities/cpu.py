@@ -34,6 +34,8 @@ from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range,
 
 CHUNK = 64
 """Vertices that a thread claims at a time."""
+_SPLIT_CHUNK = 512
+"""The same where little is done for each: with fewer, threads wait for each other's cache lines."""
 MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
 LEAST_CLASSES, MOST_JOINED_CLASSES = 4, 64
@@ -826,7 +828,7 @@ def split_communities(
     weighted = weights.size > 0
     inside = 0
     while True:
-        first, last = next_range(control, CHUNK, parent.size)
+        first, last = next_range(control, _SPLIT_CHUNK, parent.size)
         if first == last:
             break
         for v in range(first, last):

@@ -418,14 +418,24 @@ class TestFaults:
     def test_what_might_wait_for_a_kernel_that_waits(self) -> None:
         kernel = loaded('extern "C" __global__ void kernel() {}').kernel("kernel")
         buffer = memory.Buffer(0, 4)
-        stream = driver.Stream(0)
-        driver.launch(kernel, stream, blocks=2, threads=32, arguments=(), cooperative=True)
-        memory.Buffer(0, 4).close  # noqa: B018  # a single kernel waits for no other one
+        streams = driver.Stream(0), driver.Stream(0)
+
+        def start(stream: driver.Stream) -> None:
+            driver.launch(kernel, stream, blocks=2, threads=32, arguments=(), cooperative=True)
+
+        start(streams[0])
+        start(streams[0])  # kernels of a single stream wait for no other ones
+        memory.Buffer(0, 4).close  # noqa: B018
+        loaded('extern "C" __global__ void other() {}')
         with pytest.raises(EmulationError, match="freeing"):
             buffer.close()
+        start(streams[1])
+        with pytest.raises(EmulationError, match="allocating"):
+            memory.Buffer(0, 4)
         with pytest.raises(EmulationError, match="loading"):
-            loaded('extern "C" __global__ void other() {}')
-        stream.synchronize()
+            loaded('extern "C" __global__ void third() {}')
+        for stream in streams:
+            stream.synchronize()
         memory.Buffer(0, 4).close()
 
     def test_memory_that_is_free_already(self) -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from godwit.graph.csr import Graph
 
 Transport = Literal["direct", "nvshmem", "host"]
-"""How values get to the GPUs of other processes; see :meth:`Processes.place`."""
+"""Transports of values to the GPUs of other processes; see :meth:`Processes.place`."""
 
 HEADER_WORDS = 8
 _STATUS, _RUNS, _COUNT, _NUMBERS = range(4)

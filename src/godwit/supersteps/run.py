@@ -48,7 +48,7 @@ EPOCH = STATE_WORDS - 1
 """Word of the state: meetings with other devices so far, in all runs."""
 _COUNTS, _AMOUNTS = 8, 4
 _GOES_ON, _BEGINS, _FOLLOWS = range(3)
-"""How a launch begins: ``Begin`` of step.cuh."""
+"""Values of ``Begin`` of step.cuh."""
 _PHASE = 0x3FFFFFFF
 """Bits of a phase; the others say which blocks run it, and whether the kernel leaves before it."""
 
@@ -333,11 +333,10 @@ class StepPlan(SlicedRun, Generic[Placed]):
         except BaseException:
             for arrays in self._run_arrays:
                 arrays.are_valid = False
-            self._queued = []
             self.give_up()
             raise
         finally:
-            self._queued_at = None
+            self.drop_queue()
         return queued_s + kernel_s
 
     def _begin_run(self, phase: int, state: Array | None, *, early: bool) -> None:
@@ -382,11 +381,11 @@ class StepPlan(SlicedRun, Generic[Placed]):
 
     @property
     def has_queued(self) -> bool:
-        """Whether :meth:`run` waits for queued runs as well, whose time is then its own."""
+        """True if runs are queued: the seconds of the next :meth:`run` include theirs."""
         return self._queued_at is not None
 
     def drop_queue(self) -> None:
-        """Forget runs queued before an exception: the GPUs were not given back before they ended."""
+        """Forget queued runs, which have ended: before GPUs are given back, streams are waited for."""
         self._queued, self._queued_at = [], None
 
     def wait_for_queue(self) -> None:

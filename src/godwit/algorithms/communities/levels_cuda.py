@@ -205,7 +205,7 @@ class _LevelPlan(OneGpuPlan):
 
     A query with memory elsewhere makes another plan.
 
-    :ivar is_laid_out: whether there is memory for the first level
+    :ivar is_laid_out: True once there is memory for the first level
     :ivar rooms: by number of the level
     """
 
@@ -669,8 +669,8 @@ class GpuSteps:
         ]
         others, _ = deliver_items(plan.part, maps, location)
         found = [
-            one if one.dtype == self._ids else one.astype(self._ids)
-            for one in (firsts.gather()[0], *others)
+            array if array.dtype == self._ids else array.astype(self._ids)
+            for array in (firsts.gather()[0], *others)
         ]
         if counts:
             self.seconds["gather"] = self.seconds.get("gather", 0.0) + perf_counter() - begin

@@ -15,7 +15,7 @@ import pytest
 
 import godwit as gw
 from godwit import progress as module
-from godwit.errors import InputError
+from godwit.errors import ConvergenceError, InputError
 
 GRAPH = gw.generators.rmat(10, 8, seed=1)
 COUNTED: dict[str, tuple[int, Callable[[Any], Any]]] = {
@@ -56,10 +56,20 @@ def test_numbers_go_up_to_the_total(name: str) -> None:
     assert all(0 <= count <= total == count.total for count in seen)
 
 
-def test_iterations_have_residuals() -> None:
+@pytest.mark.parametrize("name", ["pagerank", "eigenvector"])
+def test_iterations_have_residuals(name: str) -> None:
+    """What is reported belongs together, although the run goes on meanwhile."""
     seen: list[Any] = []
     graph = gw.generators.road(300, seed=1)
-    gw.pagerank(graph, tolerance=1e-12, max_iterations=500, accelerated=False, progress=seen.append)
+    if name == "pagerank":
+        gw.pagerank(
+            graph, tolerance=1e-12, max_iterations=500, accelerated=False, progress=seen.append
+        )
+    else:
+        with pytest.raises(ConvergenceError):
+            gw.eigenvector_centrality(
+                graph, tolerance=1e-300, max_iterations=500, progress=seen.append
+            )
     told = [count for count in seen if count.rounds]
     assert all(count == graph.vertex_count * count.rounds for count in told)
     assert all(count.residual > 0 for count in told)
@@ -95,7 +105,7 @@ def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         for count in range(11):
             bar(module.Progress.of(count, total=10))
             time.sleep(0.02)
-        bar(module.Progress.of(700, rounds=7, residual=0.25))
+        bar(module.Progress.of_iterations(7, 100, 0.25))
         time.sleep(0.2)
     shown = terminal.getvalue()
     assert "counting" in shown

@@ -36,18 +36,20 @@ class Progress(int):
     idle_share: tuple[float, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        count: int,
-        *,
-        total: int | None = None,
-        rounds: int | None = None,
-        residual: float | None = None,
-    ) -> Progress:
-        """Return the progress of a run."""
+    def of(cls, count: int, *, total: int | None = None) -> Progress:
+        """Return the progress of a run that processes each item once."""
         progress = cls(count)
         progress.total = total
-        progress.rounds = rounds
+        return progress
+
+    @classmethod
+    def of_iterations(cls, iterations: int, vertices: int, residual: float) -> Progress:
+        """Return the progress of iterations over all vertices.
+
+        The numbers are arguments, read once: the run goes on while they are reported.
+        """
+        progress = cls(vertices * iterations)
+        progress.rounds = iterations
         progress.residual = residual
         return progress
 

@@ -133,11 +133,7 @@ def power_iteration(
         poll=None
         if poll is None
         else lambda: poll(
-            Progress.of(
-                n * int(counts[_ITERATIONS]),
-                rounds=int(counts[_ITERATIONS]),
-                residual=float(outcome[_RESIDUAL]),
-            )
+            Progress.of_iterations(int(counts[_ITERATIONS]), n, float(outcome[_RESIDUAL]))
         ),
     )
     return IterationOutcome(start, int(counts[_ITERATIONS]), float(outcome[_RESIDUAL]))

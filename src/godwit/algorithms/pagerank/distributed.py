@@ -386,7 +386,7 @@ class _Run:
     @property
     def progress(self) -> int:
         """Number of vertices updated so far by all processes."""
-        return Progress.of(self._n * self.iterations, rounds=self.iterations, residual=self.change)
+        return Progress.of_iterations(self.iterations, self._n, self.change)
 
     def iterate(self, most: int, radius: float, poll: Callable[[], None] | None) -> None:
         """Iterate until the ranks have converged, at most some times.

@@ -106,10 +106,8 @@ def iterate_on_cores(
         poll=None
         if poll is None
         else lambda: poll(
-            Progress.of(
-                n * int(counts[_ITERATIONS]),
-                rounds=int(counts[_ITERATIONS]),
-                residual=float(outcome[_RESIDUAL]) / query.unit,
+            Progress.of_iterations(
+                int(counts[_ITERATIONS]), n, float(outcome[_RESIDUAL]) / query.unit
             )
         ),
     )
@@ -255,8 +253,8 @@ def _iterate(
             return
         residual = change / n
         if rank == 0:
+            outcome[_RESIDUAL] = residual  # first: a report of an iteration has its residual
             counts[_ITERATIONS] = iteration
-            outcome[_RESIDUAL] = residual
         is_last = iteration == max_iterations or residual < tolerance
         if iteration > 0 and (is_last or not residual < np.inf):
             break

@@ -7,6 +7,7 @@ import re
 import threading
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus
 from emulated_grid_compiler import Compiler
 from godwit import usual_kernels
+from godwit.algorithms.communities import levels
 from godwit.errors import DeviceError
 from godwit.runtime.cuda import compile as compilation
 from godwit.runtime.cuda import libraries
@@ -31,6 +33,7 @@ QUERIES = {
     "components": gw.connected_components,
     "pagerank": gw.pagerank,
 }
+COMMUNITIES = (gw.louvain, gw.label_propagation, partial(gw.label_propagation, variant="cdlp"))
 
 
 def test_first_queries_take_kernels_that_a_wheel_carries(monkeypatch: Any) -> None:
@@ -43,6 +46,7 @@ def test_first_queries_take_kernels_that_a_wheel_carries(monkeypatch: Any) -> No
         return real(compiler, source, functions, *given)
 
     monkeypatch.setattr(Compiler, "cubin", cubin)
+    monkeypatch.setattr(levels, "SMALL_VERTICES", 16)  # communities of larger graphs are a GPU's
     with emulated_gpus():
         for spec, directed, dtype in product(
             ("rmat:7,seed=1", "road:12x12"), (False, True), (None, "int32", "float64")
@@ -54,6 +58,9 @@ def test_first_queries_take_kernels_that_a_wheel_carries(monkeypatch: Any) -> No
                 ask(graph, devices="cuda:0")
                 with gw.place(graph, "cuda:0") as placed:
                     ask(placed)
+            with gw.place(graph, "cuda:0") as placed:
+                for find in COMMUNITIES:  # Leiden's method has Louvain's kernel
+                    find(placed)
             gw.bfs(graph, 0, target=3, devices="cuda:0")
             gw.sssp(graph, 0, target=3, devices="cuda:0")
     carried = set(usual_kernels.sources())

@@ -2,8 +2,8 @@
 
 ``python -m godwit.usual_kernels FOLDER ARCHITECTURE...`` compiles them into a folder, as hatch_build.py
 does for the package. Usual graphs have fewer than 2^31 vertices and are unweighted, or have weights of 4 or
-8 bytes; queries are BFS, shortest paths, connected components and PageRank. What is missing here is
-compiled when it is first needed.
+8 bytes; queries are BFS, shortest paths, connected components, PageRank and communities. What is missing
+here is compiled when it is first needed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import numpy as np
 
 from godwit.algorithms import bfs, sssp
 from godwit.algorithms.bfs import cuda as bfs_cuda
+from godwit.algorithms.communities import cuda as labels_cuda
+from godwit.algorithms.communities import cuda_summary, levels_cuda
 from godwit.algorithms.components import cuda as components_cuda
 from godwit.algorithms.pagerank import cuda as pagerank_cuda
 from godwit.algorithms.sssp import cuda as sssp_cuda
@@ -39,6 +41,7 @@ def sources() -> list[str]:
 
 
 def _sources() -> Iterator[str]:
+    yield from _communities()  # first: some take longer to compile than all others
     yield bfs_cuda.source(_IDS, is_alone=True)
     for weight in (None, *_WEIGHTS):
         yield rows.source(_IDS, _IDS, weight)
@@ -71,6 +74,16 @@ def _searches(weight: np.dtype | None) -> Iterator[str]:
     if weight is not None:
         yield sssp_cuda.source(_IDS, distance, weight)
         yield cuda_rows.source(_IDS, weight)
+
+
+def _communities() -> Iterator[str]:
+    """Yield the sources of Louvain's and Leiden's methods, and of label propagation."""
+    for wide, one_way in product((False, True), repeat=2):
+        yield levels_cuda.source(_IDS, wide=wide, one_way=one_way)
+    for weighted in (False, True):
+        yield cuda_summary.source(_IDS, weighted=weighted)
+        for cdlp in (False, True):
+            yield labels_cuda.source(_IDS, weighted=weighted, cdlp=cdlp)
 
 
 def compile_to(folder: Path, architectures: Iterable[str]) -> int:

@@ -181,10 +181,19 @@ class TestSeveral:
             with pytest.raises(InputError, match="schedule"):
                 gw.label_propagation(graph, devices="cuda:0", gpu=GpuOptions(schedule="warp"))
 
-    def test_a_graph_that_does_not_fit(self) -> None:
-        too_large = pytest.raises(GraphTooLargeError, match=r"cuda:0 needs .* and has .* free")
-        with emulated_gpus(1, memory_bytes=200_000), too_large:
-            gw.label_propagation(gw.generators.path(5000), devices="cuda:0")
+    def test_a_graph_that_does_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+        graph = gw.generators.path(5000)
+        message = r"cuda:0 needs .* and has .* free; .*devices='cpu'"
+        with emulated_gpus(1, memory_bytes=300_000) as machine:
+            with pytest.raises(GraphTooLargeError, match=message):
+                gw.label_propagation(graph, devices="cuda:0")
+            with gw.place(graph, "cuda:0") as placed, pytest.raises(GraphTooLargeError):
+                gw.label_propagation(placed)
+            result = gw.label_propagation(graph)
+            assert machine.held_bytes(0) == 0
+        assert result.statistics.devices == ("cpu",)
+        assert np.array_equal(result.label, gw.label_propagation(graph, devices="cpu").label)
 
 
 @pytest.mark.parametrize(

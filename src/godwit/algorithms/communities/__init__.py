@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,16 +30,16 @@ from godwit.algorithms.communities.query import WeightedRows
 from godwit.algorithms.communities.result import CommunitiesResult, by_size
 from godwit.arrays import host_array
 from godwit.dtypes import Array, as_count, as_integer, frozen
-from godwit.errors import InputError, shown
+from godwit.errors import GraphTooLargeError, InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.facts import is_symmetric
-from godwit.placement import PlacedGraph
+from godwit.placement import PlacedGraph, names_devices
 from godwit.progress import ProgressArgument
 from godwit.public import public
 from godwit.runtime.gpu_options import OF_STEPS, GpuOptions, check_options
 from godwit.runtime.polling import RunPoll
 from godwit.runtime.protocol import Device
-from godwit.runtime.registry import DevicesArgument
+from godwit.runtime.registry import DevicesArgument, resolve_devices
 from godwit.runtime.statistics import RunStatistics
 from godwit.supersteps import place_positions
 from godwit.supersteps.first_gpu import Outcome, run_on_first_gpu
@@ -89,9 +89,9 @@ def louvain(
     :param weighted: None: edges count by their weights where the graph has some, which must not be
         negative; True: the same, and a graph without is refused; False: each edge counts 1
     :param seed: of the order in which vertices move: any integer
-    :param devices: None: the first GPU, if there is one and the graph is large enough, else all cores;
-        ``"cpu"`` for all cores, or virtual ones, each of which is a thread; or GPUs, of which the first
-        alone computes: ``.statistics.devices`` names it
+    :param devices: None: the first GPU, if there is one, and the graph is large enough and fits there, else
+        all cores; ``"cpu"`` for all cores, or virtual ones, each of which is a thread; or GPUs, of which
+        the first alone computes. ``.statistics.devices`` names what computed
     :param results: where ``.label`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; compiling is not counted
     :param progress: as for :func:`bfs`: the number of visits of vertices so far
@@ -210,21 +210,17 @@ def label_propagation(
     if variant == "cdlp" and weighted:
         raise InputError("variant='cdlp' counts each arc once: weighted must be None or False")
     options = query_options(gpu=gpu, timeout_s=timeout_s, progress=progress, results=results)
-    run = _LabelRun(variant == "cdlp", iterations, as_integer(seed, "seed"), options)
+    seed = as_integer(seed, "seed")
     with (
         recorded(trace, "label_propagation"),
         query.on_gpus_or_threads(graph, devices) as (plain, chosen, placed),
     ):
         check_options(chosen, options.gpu, "label propagation", OF_STEPS)
         statistics = _statistics(chosen, "label_propagation")
-        arcs = query.weighted_rows(plain, False if run.is_cdlp else weighted, "label_propagation")
-        if placed is not None and plain.vertex_count > 0:
-            result = run.on_gpu(placed, arcs, statistics)
-        else:
-            result = run.on_threads(plain, arcs, chosen, statistics)
-        if placed is not None:
-            add_placement(statistics, placed, graph)
-    return result
+        is_cdlp = variant == "cdlp"
+        arcs = query.weighted_rows(plain, False if is_cdlp else weighted, "label_propagation")
+        run = _LabelRun(plain, arcs, is_cdlp, iterations, seed, options)
+        return _on_gpu_or_threads(run, chosen, placed, statistics, graph, devices)
 
 
 @public
@@ -317,13 +313,45 @@ def _find(
         statistics = _statistics(chosen, name)
         arcs = query.weighted_rows(plain, weighted, name)
         run = _LevelsRun(plain, arcs, resolution, objective, find, seed, options)
-        if placed is not None and plain.vertex_count > 0:
-            result = run.on_gpu(placed, statistics)
-        else:
-            result = run.on_threads(chosen, statistics)
-        if placed is not None:
-            add_placement(statistics, placed, graph)
-    return result
+        return _on_gpu_or_threads(run, chosen, placed, statistics, graph, devices)
+
+
+class _Run(Protocol):
+    """A run of a method, whose result does not depend on what computes it."""
+
+    def on_threads(
+        self, devices: tuple[Device, ...], statistics: RunStatistics
+    ) -> CommunitiesResult: ...
+
+    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult: ...
+
+
+def _on_gpu_or_threads(
+    run: _Run,
+    chosen: tuple[Device, ...],
+    placed: PlacedGraph | None,
+    statistics: RunStatistics,
+    graph: GraphArgument,
+    devices: DevicesArgument,
+) -> CommunitiesResult:
+    """Return what a GPU computes, or cores: also where the user named no GPU, and it has no room.
+
+    :param chosen: devices, and ``placed`` the graph on them, as of :func:`query.on_gpus_or_threads`
+    :param graph: what the user gave, and ``devices``
+    """
+    if placed is None:
+        return run.on_threads(chosen, statistics)
+    try:
+        if placed.graph.vertex_count > 0:
+            return run.on_gpu(placed, statistics)
+    except GraphTooLargeError:
+        if names_devices(devices) or placed is graph:
+            raise
+        chosen = tuple(resolve_devices("cpu"))
+        statistics.begin_on([device.name for device in chosen])
+    finally:
+        add_placement(statistics, placed, graph)
+    return run.on_threads(chosen, statistics)
 
 
 @dataclass(frozen=True)
@@ -482,19 +510,18 @@ class _LabelRun:
     :param is_cdlp: as Graphalytics defines CDLP (Iosup et al., PVLDB 9, 2016; specification 1.0, 2.3.4)
     """
 
+    graph: Graph
+    arcs: WeightedRows
     is_cdlp: bool
     iterations: int
     seed: int
     options: SolverOptions
 
     def on_threads(
-        self,
-        graph: Graph,
-        arcs: WeightedRows,
-        devices: tuple[Device, ...],
-        statistics: RunStatistics,
+        self, devices: tuple[Device, ...], statistics: RunStatistics
     ) -> CommunitiesResult:
         """Return what the CPU computes."""
+        graph, arcs = self.graph, self.arcs
         poll = make_poll(self.options)
         with statistics.phase("run"):
             level, factor = _first_level(graph, arcs, 0.0, "cdlp" if self.is_cdlp else "labels")
@@ -520,17 +547,14 @@ class _LabelRun:
             graph, numbered, [], value, value, statistics, self.options.location, names=names
         )
 
-    def on_gpu(
-        self, placed: PlacedGraph, arcs: WeightedRows, statistics: RunStatistics
-    ) -> CommunitiesResult:
+    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult:
         """Return the same, computed on the first GPU."""
         from godwit.algorithms.communities.cuda import labels_on_gpu
 
-        graph = placed.graph
         placed.check_all_duplicated("label propagation runs")
-        weighted = len(arcs.rows.weights) > 0
+        weighted = len(self.arcs.rows.weights) > 0
         if weighted:
-            placed = query.with_integer_weights(placed, arcs.rows.weights)
+            placed = query.with_integer_weights(placed, self.arcs.rows.weights)
         poll = make_poll(self.options)
         steps = place_positions(placed)
         with statistics.phase("run"):
@@ -553,6 +577,6 @@ class _LabelRun:
         statistics.levels = 1
         found = outcome.summary
         return CommunitiesResult(
-            graph, found.label, [], found.modularity, found.modularity, statistics,
+            self.graph, found.label, [], found.modularity, found.modularity, statistics,
             self.options.location, found.sizes, found.names,
         )  # fmt: skip

@@ -456,10 +456,13 @@ struct Labels {
         const bool is_there = unit < units.rows(ROW_TINY);
         const u32 v = is_there ? arguments.order[place] : 0;
         const RowArcs row = is_there ? row_of(v) : RowArcs{};
-        const bool are_least = __all_sync(FULL_WARP, row.arcs <= TINY_ARCS / 2);
-        if (is_there)
-            arguments.chosen[place] = are_least ? thread_choose<TINY_ARCS / 2>(row, v, start)
-                                                : thread_choose<TINY_ARCS>(row, v, start);
+        // The vote decides before lanes part: ptxas of CUDA 13.0 votes again where it is needed, if only some lanes
+        // come there, and these wait forever.
+        if (__all_sync(FULL_WARP, row.arcs <= TINY_ARCS / 2)) {
+            if (is_there) arguments.chosen[place] = thread_choose<TINY_ARCS / 2>(row, v, start);
+        } else if (is_there) {
+            arguments.chosen[place] = thread_choose<TINY_ARCS>(row, v, start);
+        }
         __syncwarp();
     }
 

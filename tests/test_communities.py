@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -439,8 +440,60 @@ class TestNetworkX:
             value = nx.community.modularity(graph, found, backend="networkx")
             assert value > 0.75
             assert nx.community.modularity(graph, found, backend="godwit") == pytest.approx(value)
-        found = nx.community.label_propagation_communities(graph, backend="godwit")
-        assert nx.community.is_partition(graph, found)
+
+    def test_label_propagation(self) -> None:
+        cliques = nx.disjoint_union_all([nx.complete_graph(n) for n in (4, 7, 5)])
+        expected = [set(range(4)), set(range(4, 11)), set(range(11, 16))]
+        for method in (
+            nx.community.label_propagation_communities,
+            nx.community.asyn_lpa_communities,
+            nx.community.fast_label_propagation_communities,
+        ):
+            assert list(method(cliques, backend="godwit")) == expected
+
+    def test_label_propagation_by_weights(self) -> None:
+        path = nx.Graph()
+        path.add_weighted_edges_from([(0, 1, 9), (1, 2, 1), (2, 3, 9)], weight="ties")
+        for method in (
+            nx.community.asyn_lpa_communities,
+            nx.community.fast_label_propagation_communities,
+        ):
+            assert list(method(path, weight="ties", backend="godwit")) == [{0, 1}, {2, 3}]
+
+    def test_directions_in_label_propagation(self) -> None:
+        cycle = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
+        with pytest.raises(NotImplementedError):
+            nx.community.asyn_lpa_communities(cycle, backend="godwit")
+        found = nx.community.fast_label_propagation_communities(cycle, backend="godwit")
+        assert list(found) == [{0, 1, 2}]
+
+    @pytest.mark.parametrize(
+        "make", [np.random.RandomState, np.random.default_rng, random.Random, lambda seed: seed]
+    )
+    def test_generators_of_random_numbers_are_seeds(self, make: Callable[[int], Any]) -> None:
+        graph = nx.gnp_random_graph(60, 0.1, seed=1)
+        for method in (
+            nx.community.louvain_communities,
+            nx.community.leiden_communities,
+            nx.community.asyn_lpa_communities,
+        ):
+            found = [list(method(graph, seed=make(5), backend="godwit")) for _ in range(2)]
+            assert found[0] == found[1]
+
+    def test_devices(self) -> None:
+        graph = nx.connected_caveman_graph(12, 6)
+        for method in (
+            nx.community.louvain_communities,
+            nx.community.leiden_communities,
+            nx.community.asyn_lpa_communities,
+        ):
+            found = [
+                list(method(graph, seed=4, backend="godwit", **devices))
+                for devices in ({}, {"devices": ["cpu:0", "cpu:1"]})
+            ]
+            assert found[0] == found[1]
+        value = nx.community.modularity(graph, found[0], backend="godwit", devices="cpu:0")
+        assert value == nx.community.modularity(graph, found[0], backend="godwit")
 
     def test_levels(self) -> None:
         graph = nx.path_graph(60)

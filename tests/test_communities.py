@@ -420,6 +420,11 @@ class TestRefusals:
         with pytest.raises(InputError, match=message):
             call(gw.generators.path(3))
 
+    def test_time_of_many_short_steps(self) -> None:
+        graph = gw.generators.rmat(6)
+        with pytest.raises(RunTimeoutError):
+            gw.leiden(graph, timeout_s=0.1, iterations=1 << 20)
+
     def test_time(self) -> None:
         graph = gw.generators.rmat(15, 16, seed=1).symmetrize()
         with pytest.raises(RunTimeoutError):

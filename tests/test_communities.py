@@ -320,6 +320,8 @@ class TestQuality:
         scaled = gw.leiden(half, 0.15, objective="cpm")
         np.testing.assert_array_equal(scaled.label, found.label)
         assert scaled.quality == pytest.approx(found.quality / 2)
+        vast = ring.with_weights(np.full(ring.arc_count, 1e308))
+        assert gw.leiden(vast, 0.3e308, objective="cpm").quality == math.inf
 
 
 def serial_cdlp(graph: Graph, iterations: int) -> Array:

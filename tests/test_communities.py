@@ -396,6 +396,14 @@ class TestResult:
         with pytest.raises(VerificationError, match=r"the modularity is 0\.166"):
             gw.verify_communities(graph, np.array([0, 0, 1, 1]), modularity=0.5)
 
+    @pytest.mark.parametrize("resolution", [1e10, 1.7e308])
+    def test_verifier_with_a_large_resolution(self, resolution: float) -> None:
+        graph = gw.generators.rmat(6, 4, seed=1).symmetrize().with_random_weights(0.1, 1.0)
+        found = gw.louvain(graph, resolution)
+        gw.verify_communities(graph, found, resolution=resolution)
+        with pytest.raises(VerificationError, match=r"with resolution=1 and by weights"):
+            gw.verify_communities(graph, found)
+
 
 class TestRefusals:
     @pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])

@@ -223,6 +223,17 @@ class TestModularity:
         assert gw.modularity(graph, numbers) == expected
         assert gw.modularity(graph, pd.Series(numbers)) == expected
 
+    def test_sets_of_communities(self) -> None:
+        planted = nx.ring_of_cliques(3, 4)
+        nx.set_node_attributes(
+            planted, {v: frozenset(range(v // 4 * 4, v // 4 * 4 + 4)) for v in planted}, "members"
+        )
+        graph = Graph.from_networkx(planted)
+        names = set(nx.get_node_attributes(planted, "members").values())
+        expected = pytest.approx(nx.community.modularity(planted, names))
+        assert gw.modularity(graph, names) == expected
+        assert gw.modularity(graph, dict(enumerate(names)).values()) == expected
+
     def test_communities_are_of_all_vertices_and_do_not_overlap(self) -> None:
         graph = gw.generators.path(4)
         for labels in ([[0, 1], [3]], {0: 1, 1: 1, 3: 2}):
@@ -424,6 +435,8 @@ class TestRefusals:
             (lambda g: gw.label_propagation(g, variant="cdlp", weighted=True), "counts each arc"),
             (lambda g: gw.louvain(g, weighted=True), "weighted=True needs a graph with weights"),
             (lambda g: gw.modularity(g, [0]), r"labels must have shape \(3,\)"),
+            (lambda g: gw.modularity(g, ["a", "a", "b"]), "labels must be integers, got <U1"),
+            (lambda g: gw.modularity(g, np.zeros(3)), "labels must be integers, got float64"),
         ],
     )
     def test_arguments(self, call: Callable[[Any], Any], message: str) -> None:

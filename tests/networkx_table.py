@@ -31,7 +31,8 @@ _NOT_IN_NX_CUGRAPH = {
     "multi_source_dijkstra",
     "multi_source_dijkstra_path", "multi_source_dijkstra_path_length", "periphery", "radius",
     "voronoi_cells",
-    "leiden_partitions", "louvain_partitions", "modularity",
+    "asyn_lpa_communities", "fast_label_propagation_communities", "leiden_partitions",
+    "louvain_partitions", "modularity",
 }  # fmt: skip
 """Functions of ours that nx-cugraph 26.08 does not have, by its own table."""
 

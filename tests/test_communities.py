@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -222,6 +223,17 @@ class TestModularity:
         assert gw.modularity(graph, numbers) == expected
         assert gw.modularity(graph, pd.Series(numbers)) == expected
 
+    def test_sets_of_communities(self) -> None:
+        planted = nx.ring_of_cliques(3, 4)
+        nx.set_node_attributes(
+            planted, {v: frozenset(range(v // 4 * 4, v // 4 * 4 + 4)) for v in planted}, "members"
+        )
+        graph = Graph.from_networkx(planted)
+        names = set(nx.get_node_attributes(planted, "members").values())
+        expected = pytest.approx(nx.community.modularity(planted, names))
+        assert gw.modularity(graph, names) == expected
+        assert gw.modularity(graph, dict(enumerate(names)).values()) == expected
+
     def test_communities_are_of_all_vertices_and_do_not_overlap(self) -> None:
         graph = gw.generators.path(4)
         for labels in ([[0, 1], [3]], {0: 1, 1: 1, 3: 2}):
@@ -319,6 +331,8 @@ class TestQuality:
         scaled = gw.leiden(half, 0.15, objective="cpm")
         np.testing.assert_array_equal(scaled.label, found.label)
         assert scaled.quality == pytest.approx(found.quality / 2)
+        vast = ring.with_weights(np.full(ring.arc_count, 1e308))
+        assert gw.leiden(vast, 0.3e308, objective="cpm").quality == math.inf
 
 
 def serial_cdlp(graph: Graph, iterations: int) -> Array:
@@ -393,6 +407,14 @@ class TestResult:
         with pytest.raises(VerificationError, match=r"the modularity is 0\.166"):
             gw.verify_communities(graph, np.array([0, 0, 1, 1]), modularity=0.5)
 
+    @pytest.mark.parametrize("resolution", [1e10, 1.7e308])
+    def test_verifier_with_a_large_resolution(self, resolution: float) -> None:
+        graph = gw.generators.rmat(6, 4, seed=1).symmetrize().with_random_weights(0.1, 1.0)
+        found = gw.louvain(graph, resolution)
+        gw.verify_communities(graph, found, resolution=resolution)
+        with pytest.raises(VerificationError, match=r"with resolution=1 and by weights"):
+            gw.verify_communities(graph, found)
+
 
 class TestRefusals:
     @pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
@@ -413,11 +435,18 @@ class TestRefusals:
             (lambda g: gw.label_propagation(g, variant="cdlp", weighted=True), "counts each arc"),
             (lambda g: gw.louvain(g, weighted=True), "weighted=True needs a graph with weights"),
             (lambda g: gw.modularity(g, [0]), r"labels must have shape \(3,\)"),
+            (lambda g: gw.modularity(g, ["a", "a", "b"]), "labels must be integers, got <U1"),
+            (lambda g: gw.modularity(g, np.zeros(3)), "labels must be integers, got float64"),
         ],
     )
     def test_arguments(self, call: Callable[[Any], Any], message: str) -> None:
         with pytest.raises(InputError, match=message):
             call(gw.generators.path(3))
+
+    def test_time_of_many_short_steps(self) -> None:
+        graph = gw.generators.rmat(6)
+        with pytest.raises(RunTimeoutError):
+            gw.leiden(graph, timeout_s=0.1, iterations=1 << 20)
 
     def test_time(self) -> None:
         graph = gw.generators.rmat(15, 16, seed=1).symmetrize()
@@ -439,8 +468,60 @@ class TestNetworkX:
             value = nx.community.modularity(graph, found, backend="networkx")
             assert value > 0.75
             assert nx.community.modularity(graph, found, backend="godwit") == pytest.approx(value)
-        found = nx.community.label_propagation_communities(graph, backend="godwit")
-        assert nx.community.is_partition(graph, found)
+
+    def test_label_propagation(self) -> None:
+        cliques = nx.disjoint_union_all([nx.complete_graph(n) for n in (4, 7, 5)])
+        expected = [set(range(4)), set(range(4, 11)), set(range(11, 16))]
+        for method in (
+            nx.community.label_propagation_communities,
+            nx.community.asyn_lpa_communities,
+            nx.community.fast_label_propagation_communities,
+        ):
+            assert list(method(cliques, backend="godwit")) == expected
+
+    def test_label_propagation_by_weights(self) -> None:
+        path = nx.Graph()
+        path.add_weighted_edges_from([(0, 1, 9), (1, 2, 1), (2, 3, 9)], weight="ties")
+        for method in (
+            nx.community.asyn_lpa_communities,
+            nx.community.fast_label_propagation_communities,
+        ):
+            assert list(method(path, weight="ties", backend="godwit")) == [{0, 1}, {2, 3}]
+
+    def test_directions_in_label_propagation(self) -> None:
+        cycle = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
+        with pytest.raises(NotImplementedError):
+            nx.community.asyn_lpa_communities(cycle, backend="godwit")
+        found = nx.community.fast_label_propagation_communities(cycle, backend="godwit")
+        assert list(found) == [{0, 1, 2}]
+
+    @pytest.mark.parametrize(
+        "make", [np.random.RandomState, np.random.default_rng, random.Random, lambda seed: seed]
+    )
+    def test_generators_of_random_numbers_are_seeds(self, make: Callable[[int], Any]) -> None:
+        graph = nx.gnp_random_graph(60, 0.1, seed=1)
+        for method in (
+            nx.community.louvain_communities,
+            nx.community.leiden_communities,
+            nx.community.asyn_lpa_communities,
+        ):
+            found = [list(method(graph, seed=make(5), backend="godwit")) for _ in range(2)]
+            assert found[0] == found[1]
+
+    def test_devices(self) -> None:
+        graph = nx.connected_caveman_graph(12, 6)
+        for method in (
+            nx.community.louvain_communities,
+            nx.community.leiden_communities,
+            nx.community.asyn_lpa_communities,
+        ):
+            found = [
+                list(method(graph, seed=4, backend="godwit", **devices))
+                for devices in ({}, {"devices": ["cpu:0", "cpu:1"]})
+            ]
+            assert found[0] == found[1]
+        value = nx.community.modularity(graph, found[0], backend="godwit", devices="cpu:0")
+        assert value == nx.community.modularity(graph, found[0], backend="godwit")
 
     def test_levels(self) -> None:
         graph = nx.path_graph(60)

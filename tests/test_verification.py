@@ -208,7 +208,7 @@ def test_wrong_arrays_are_refused() -> None:
     graph = small()
     with pytest.raises(InputError, match=r"distance must have shape \(7,\), got \(3,\)"):
         verify_bfs(graph, 0, np.zeros(3, np.int32))
-    with pytest.raises(InputError, match="predecessor must not be of dtype float64"):
+    with pytest.raises(InputError, match="predecessor must be signed integers, got float64"):
         verify_bfs(graph, 0, np.zeros(7, np.int32), np.zeros(7))
     with pytest.raises(InputError, match=r"sources must be in \[0, 7\)"):
         verify_bfs(graph, 7, np.zeros(7, np.int32))

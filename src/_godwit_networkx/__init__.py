@@ -99,6 +99,12 @@ FUNCTIONS = {
     "all_pairs_shortest_path": Function("unweighted", "search", searches=ALL),
     "all_pairs_shortest_path_length": Function("unweighted", "search", searches=ALL),
     "ancestors": Function("traversal", "search"),
+    "asyn_lpa_communities": Function(
+        "communities",
+        "iterations",
+        f"{_COMMUNITIES} Directed graphs are not taken.",
+        devices=True,
+    ),
     "average_clustering": Function(
         "clusters", "iterations", "Multigraphs are not taken.", devices=True
     ),
@@ -181,6 +187,9 @@ FUNCTIONS = {
     "eigenvector_centrality": Function(
         "centrality", "iterations", "``nstart`` needs a value for every node.", devices=True
     ),
+    "fast_label_propagation_communities": Function(
+        "communities", "iterations", _COMMUNITIES, devices=True
+    ),
     "generic_bfs_edges": Function("traversal", "search", "``neighbors`` is not taken."),
     "global_efficiency": Function("distances", "many searches", devices=True, searches=ALL),
     "greedy_color": Function(
@@ -224,16 +233,17 @@ FUNCTIONS = {
         "communities",
         "iterations",
         "Classes of nodes by a hash, not by a colouring: other communities.",
+        devices=True,
     ),
-    "leiden_communities": Function("communities", "iterations", _COMMUNITIES),
-    "leiden_partitions": Function("communities", "iterations", _COMMUNITIES),
-    "louvain_communities": Function("communities", "iterations", _LOUVAIN),
-    "louvain_partitions": Function("communities", "iterations", _LOUVAIN),
+    "leiden_communities": Function("communities", "iterations", _COMMUNITIES, devices=True),
+    "leiden_partitions": Function("communities", "iterations", _COMMUNITIES, devices=True),
+    "louvain_communities": Function("communities", "iterations", _LOUVAIN, devices=True),
+    "louvain_partitions": Function("communities", "iterations", _LOUVAIN, devices=True),
     "maximum_spanning_edges": Function("trees", "lengths", _KRUSKAL, devices=True),
     "maximum_spanning_tree": Function("trees", "lengths", _KRUSKAL, devices=True),
     "minimum_spanning_edges": Function("trees", "lengths", _KRUSKAL, devices=True),
     "minimum_spanning_tree": Function("trees", "lengths", _KRUSKAL, devices=True),
-    "modularity": Function("communities", "search", "Weights must not be negative."),
+    "modularity": Function("communities", "search", "Weights must not be negative.", devices=True),
     "multi_source_dijkstra": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path": Function("weighted", "lengths", _NOT_NEGATIVE, devices=True),
     "multi_source_dijkstra_path_length": Function(

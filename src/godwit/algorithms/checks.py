@@ -22,17 +22,27 @@ def check_graph(graph: Any) -> None:
         raise not_a_graph(graph)
 
 
+_KINDS = {
+    "b": "truth values",
+    "f": "floating-point numbers",
+    "i": "signed integers",
+    "if": "signed integers or floating-point numbers",
+    "iu": "integers",
+}
+"""What arrays of some kinds of dtypes (``dtype.kind``) hold."""
+
+
 def checked_array(values: Any, count: int, name: str, kinds: str) -> Array:
     """Return the values as an array of shape (count).
 
-    :param kinds: the letters of NumPy's ``dtype.kind`` that are allowed, such as ``"iu"``
+    :param kinds: the letters of NumPy's ``dtype.kind`` that are allowed: a key of ``_KINDS``
     :raises InputError: shape or dtype is wrong
     """
     array = as_array(values, name)
     if array.shape != (count,):
         raise InputError(f"{name} must have shape ({count},), got {array.shape}")
     if array.dtype.kind not in kinds:
-        raise InputError(f"{name} must not be of dtype {array.dtype}")
+        raise InputError(f"{name} must be {_KINDS[kinds]}, got {array.dtype}")
     return array
 
 

@@ -11,16 +11,18 @@ import numpy as np
 
 import godwit as gw
 from godwit.dtypes import Array
+from godwit.graph.csr import Graph
 from godwit.networkx.graph import ArrayGraph
-from godwit.networkx.options import refusals
+from godwit.networkx.options import on_devices, refusals
 from godwit.networkx.searches import runs
+from godwit.runtime.registry import DevicesArgument
 
 
 def _seed(seed: Any) -> int:
     """Return an integer for a seed, or for the generator that NetworkX makes of it."""
     if seed is None:
         return 0
-    return int(seed.getrandbits(63)) if hasattr(seed, "getrandbits") else int(seed)
+    return int(seed.randrange(2**62)) if hasattr(seed, "randrange") else int(seed)
 
 
 def _sets(graph: ArrayGraph, label: Array) -> list[set[Any]]:
@@ -31,13 +33,21 @@ def _sets(graph: ArrayGraph, label: Array) -> list[set[Any]]:
     return [set(names[begin:end]) for begin, end in runs(label[order])]
 
 
-def _levels(graph: ArrayGraph, method: Any, weight: Any, resolution: Any, seed: Any) -> list[Array]:
+def _levels(
+    graph: ArrayGraph,
+    method: Any,
+    weight: Any,
+    resolution: Any,
+    seed: Any,
+    devices: DevicesArgument,
+) -> list[Array]:
     """Return labels of each level; one where no edge counts: each node is alone."""
     rows = graph.weighted(weight)
     if rows.weights is not None and not np.any(rows.weights) and rows.arc_count:
         raise NotImplementedError("all weights are 0")
     with refusals():
-        levels: list[Array] = method(rows, resolution, seed=_seed(seed)).levels
+        placed = on_devices(graph, rows, devices, chooses=True)
+        levels: list[Array] = method(placed, resolution, seed=_seed(seed)).levels
     return levels
 
 
@@ -58,9 +68,11 @@ def louvain_partitions(
     resolution: float = 1,
     threshold: float = 0.0000001,
     seed: Any = None,
+    *,
+    devices: DevicesArgument = None,
 ) -> Iterator[list[set[Any]]]:
     """Return an iterator over the communities of each level."""
-    return _each_level(G, _levels(G, gw.louvain, weight, resolution, seed))
+    return _each_level(G, _levels(G, gw.louvain, weight, resolution, seed, devices))
 
 
 def louvain_communities(
@@ -70,16 +82,23 @@ def louvain_communities(
     threshold: float = 0.0000001,
     max_level: int | None = None,
     seed: Any = None,
+    *,
+    devices: DevicesArgument = None,
 ) -> list[set[Any]]:
     """Return the communities of Louvain's method."""
-    return _at_level(G, _levels(G, gw.louvain, weight, resolution, seed), max_level)
+    return _at_level(G, _levels(G, gw.louvain, weight, resolution, seed, devices), max_level)
 
 
 def leiden_partitions(
-    G: ArrayGraph, weight: Any = "weight", resolution: float = 1, seed: Any = None
+    G: ArrayGraph,
+    weight: Any = "weight",
+    resolution: float = 1,
+    seed: Any = None,
+    *,
+    devices: DevicesArgument = None,
 ) -> Iterator[list[set[Any]]]:
     """Return an iterator over the communities of each level."""
-    return _each_level(G, _levels(G, gw.leiden, weight, resolution, seed))
+    return _each_level(G, _levels(G, gw.leiden, weight, resolution, seed, devices))
 
 
 def leiden_communities(
@@ -88,20 +107,51 @@ def leiden_communities(
     resolution: float = 1,
     max_level: int | None = None,
     seed: Any = None,
+    *,
+    devices: DevicesArgument = None,
 ) -> list[set[Any]]:
     """Return the communities of Leiden's method."""
-    return _at_level(G, _levels(G, gw.leiden, weight, resolution, seed), max_level)
+    return _at_level(G, _levels(G, gw.leiden, weight, resolution, seed, devices), max_level)
 
 
-def label_propagation_communities(G: ArrayGraph) -> list[set[Any]]:
-    """Return communities by label propagation."""
+def _by_labels(graph: ArrayGraph, rows: Graph, seed: Any, devices: DevicesArgument) -> Array:
+    """Return labels by label propagation, in which arcs count in both directions."""
     with refusals():
-        label = gw.label_propagation(G.structure).label
-    return _sets(G, label)
+        placed = on_devices(graph, rows, devices, chooses=True)
+        return gw.label_propagation(placed, seed=_seed(seed)).label
+
+
+def asyn_lpa_communities(
+    G: ArrayGraph, weight: Any = None, seed: Any = None, *, devices: DevicesArgument = None
+) -> Iterator[set[Any]]:
+    """Return an iterator over communities by label propagation."""
+    if G.is_directed():
+        raise NotImplementedError("only arcs that leave a node would count")
+    rows = G.structure if weight is None else G.weighted(weight)
+    return iter(_sets(G, _by_labels(G, rows, seed, devices)))
+
+
+def fast_label_propagation_communities(
+    G: ArrayGraph, *, weight: Any = None, seed: Any = None, devices: DevicesArgument = None
+) -> Iterator[set[Any]]:
+    """Return an iterator over communities by label propagation, in which directions do not count."""
+    return iter(_sets(G, _by_labels(G, G.weighted(weight), seed, devices)))
+
+
+def label_propagation_communities(
+    G: ArrayGraph, *, devices: DevicesArgument = None
+) -> list[set[Any]]:
+    """Return communities by label propagation."""
+    return _sets(G, _by_labels(G, G.structure, None, devices))
 
 
 def modularity(
-    G: ArrayGraph, communities: Any, weight: Any = "weight", resolution: float = 1
+    G: ArrayGraph,
+    communities: Any,
+    weight: Any = "weight",
+    resolution: float = 1,
+    *,
+    devices: DevicesArgument = None,
 ) -> float:
     """Return the modularity of a partition."""
     sets = [set(nodes) for nodes in communities]
@@ -114,7 +164,8 @@ def modularity(
     if sum(map(len, sets)) != len(G) or (label < 0).any():
         raise nx.community.quality.NotAPartition(G, sets)
     with refusals():
-        value = gw.modularity(G.weighted(weight), label, resolution=resolution)
+        placed = on_devices(G, G.weighted(weight), devices, chooses=True)
+        value = gw.modularity(placed, label, resolution=resolution)
     if math.isnan(value):
         raise ZeroDivisionError("division by zero")
     return value

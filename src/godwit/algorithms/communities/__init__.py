@@ -9,7 +9,7 @@ only raises the modularity (Sahu, "Addressing internally-disconnected communitie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set, ValuesView
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -241,7 +241,8 @@ def modularity(
     on GPUs, the first one computes it, with the same value.
 
     :param labels: (n) integers, the community of each vertex by any numbers, on the host or on a GPU; a
-        result; a mapping ``{vertex: number}``; or a list of communities, each a list or set of vertices
+        result; a mapping ``{vertex: number}``, or a pandas Series, whose index names vertices; or a list or
+        set of communities, each a list or set of vertices
     :param resolution: as for :func:`louvain`, like ``weighted``
     :returns: NaN in a graph without arcs
     :raises InputError: a wrong shape or dtype, a negative weight, or another wrong argument
@@ -282,9 +283,9 @@ def _by_position(graph: Graph, labels: Any) -> Any:
     if isinstance(labels, CommunitiesResult):
         return labels
     if (
-        isinstance(labels, list | tuple)
+        isinstance(labels, list | tuple | Set | ValuesView)
         and labels
-        and all(isinstance(c, Collection) for c in labels)
+        and all(isinstance(c, Collection) and not isinstance(c, str) for c in labels)
     ):
         members = [graph.ids.positions(c, "a vertex of labels") for c in labels if len(c)]
         numbers = np.repeat(np.arange(len(members)), [len(one) for one in members])

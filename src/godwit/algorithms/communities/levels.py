@@ -193,6 +193,8 @@ class Cores:
     ) -> list[Any]:
         """Run a kernel; the fourth of its tallies counts visits, the third rounds."""
         poll, before = self._poll, self.visits
+        if poll is not None:
+            poll(before)  # each of many kernels may end before the next poll
         tally = np.zeros(4, np.int64) if tallies is None else tallies
         found = run_team(
             kernel,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -268,7 +269,7 @@ def _directed_modularity(graph: Graph, rows: cpu.Rows, label: Array, resolution:
 def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution: float) -> float:
     """Return the quality by the constant Potts model: per community, weight within - resolution * pairs.
 
-    Pairs are ordered in directed graphs.
+    Pairs are ordered in directed graphs. The result is rounded once; infinity where it is too large.
     """
     rows = weighted.rows
     sizes = np.bincount(label).astype(np.int64)
@@ -276,6 +277,11 @@ def potts_quality(graph: Graph, weighted: WeightedRows, label: Array, resolution
     if graph.directed:
         within = np.repeat(label, np.diff(graph.offsets)) == label[graph.targets]
         inside = int(rows.weights[within].sum() if len(rows.weights) else within.sum())
-        return math.ldexp(inside, -weighted.exponent) - resolution * pairs
-    inside = _inner_weight(rows, label)
-    return math.ldexp(inside / 2, -weighted.exponent) - resolution * pairs / 2
+    else:
+        inside = _inner_weight(rows, label)
+    weight = inside / Fraction(2) ** weighted.exponent
+    quality = (weight - Fraction(resolution) * pairs) / (1 if graph.directed else 2)
+    try:
+        return float(quality)
+    except OverflowError:
+        return math.inf if quality > 0 else -math.inf

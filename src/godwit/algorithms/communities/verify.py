@@ -32,8 +32,9 @@ def verify_communities(
     :param connected: check that arcs within a community connect its vertices; labels of
         ``label_propagation(variant="cdlp")`` need not be so
     :param modularity: what the modularity should be; None: that of the result, or any
-    :param resolution: as of :func:`godwit.louvain`, like ``weighted``
-    :param tolerance: by which the modularity may differ
+    :param resolution: that of the query, as of :func:`godwit.louvain`, like ``weighted``; 1 of
+        ``objective="cpm"``
+    :param tolerance: by which the modularity may differ, times the resolution where that is more than 1
     :raises VerificationError: a rule is broken; names a vertex or a community
     :raises InputError: an argument is wrong
     """
@@ -90,8 +91,13 @@ def verify_communities(
     weights: Any = graph.weights if counts else np.ones(graph.arc_count)
     assert weights is not None
     found = _modularity(graph, labels, arcs, tails == heads, weights, resolution)
-    if not (abs(found - modularity) <= tolerance or (math.isnan(found) and math.isnan(modularity))):
-        fail(f"the modularity is {found}, not {modularity}")
+    difference = abs(found - modularity)
+    both_nan = math.isnan(found) and math.isnan(modularity)
+    if not (difference <= tolerance * max(1.0, resolution) or both_nan):
+        by_weights = "by weights" if counts else "without weights"
+        fail(
+            f"the modularity is {found}, not {modularity}, with resolution={resolution:g} and {by_weights}"
+        )
 
 
 def _modularity(
@@ -113,4 +119,4 @@ def _modularity(
         return math.nan
     inside = weights[within].sum() + twice * weights[within][is_loop].sum()
     squares = np.bincount(labels, weights=leaving) @ np.bincount(labels, weights=entering)
-    return float(inside / total - resolution * squares / total**2)
+    return float(inside / total - resolution * (squares / total**2))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -160,6 +162,18 @@ def test_reciprocity(graph: Any, data: st.DataObject) -> None:
     nodes = data.draw(st.none() | st.lists(st.sampled_from([*graph, "none"])) | st.integers())
     _check("reciprocity", graph, nodes)
     _check("reciprocity", graph, _node(data, graph))
+
+
+@pytest.mark.parametrize("kind", _UNDIRECTED)
+def test_reciprocity_of_undirected_graphs_is_left_to_networkx(kind: Any) -> None:
+    graph = from_networkx(kind([(0, 1), (1, 2)]))
+    for call in (
+        backend.overall_reciprocity,
+        backend.reciprocity,
+        lambda g: backend.reciprocity(g, 0),
+    ):
+        with pytest.raises(NotImplementedError, match="undirected"):
+            call(graph)
 
 
 def _check_numbers(name: str, graph: Any, *args: Any, tolerance: float, **kwargs: Any) -> None:
@@ -873,6 +887,74 @@ def test_networkx_calls_the_backend_and_keeps_the_conversion() -> None:
     assert set(map(id, graph.__networkx_cache__["backends"]["godwit"].values())) == {id(kept)}
     assert kept.attributes["cost", 1].max() == 3
     assert "Additional parameters" in nx.pagerank.__doc__
+
+
+@_INSTALLED
+@pytest.mark.filterwarnings("ignore:Note. conversions")
+@pytest.mark.parametrize("kind", [*_UNDIRECTED, *_DIRECTED])
+def test_graphs_are_pickled_and_copied_without_their_conversion(kind: Any) -> None:
+    graph = kind(nx.gnp_random_graph(30, 0.2, seed=1))
+    ranks = nx.pagerank(graph, backend="godwit")
+    data = pickle.dumps(graph)
+    assert b"godwit.networkx" not in data  # read where there is no Godwit, too
+    for twin in (pickle.loads(data), copy.deepcopy(graph)):
+        assert nx.pagerank(twin, backend="godwit") == ranks
+        assert set(map(type, twin.__networkx_cache__["backends"]["godwit"].values())) != {
+            type(None)
+        }
+        twin.add_edge(0, 30)
+        assert len(nx.pagerank(twin, backend="godwit")) == 31
+    assert nx.pagerank(graph, backend="godwit") == ranks
+
+
+def test_conversions_by_hand_are_pickled_and_copied() -> None:
+    graph = nx.MultiDiGraph(nx.gnp_random_graph(30, 0.2, seed=1, directed=True))
+    ranks = backend.pagerank(graph_in_arrays := from_networkx(graph, {"weight": 1}))
+    for twin in (
+        pickle.loads(pickle.dumps(graph_in_arrays)),
+        copy.copy(graph_in_arrays),
+        copy.deepcopy(graph_in_arrays),
+    ):
+        assert backend.pagerank(twin) == ranks
+        assert nx.utils.graphs_equal(twin.to_networkx(), graph_in_arrays.to_networkx())
+
+
+_VIEWS = {
+    "subgraph": lambda graph: graph.subgraph(range(20)),
+    "subgraph of a subgraph": lambda graph: graph.subgraph(range(20)).subgraph(range(15)),
+    "edge subgraph": lambda graph: graph.edge_subgraph(list(graph.edges)[:5]),
+    "without nodes": lambda graph: nx.restricted_view(graph, [17], []),
+    "undirected": lambda graph: graph.to_undirected(as_view=True),
+    "directed": lambda graph: graph.to_directed(as_view=True),
+    "reversed": lambda graph: graph.reverse(copy=False) if graph.is_directed() else graph,
+    "undirected subgraph": lambda graph: graph.to_undirected(as_view=True).subgraph(range(9)),
+}
+
+
+@_INSTALLED
+@pytest.mark.filterwarnings("ignore:Note. conversions")
+@pytest.mark.parametrize("kind", [nx.Graph, nx.MultiDiGraph])
+@pytest.mark.parametrize("view", _VIEWS)
+def test_conversions_of_views_follow_changes_of_the_graph(view: str, kind: Any) -> None:
+    graph = kind(nx.path_graph(30))
+    shown = _VIEWS[view](graph)
+    reached = "single_source_shortest_path_length"
+
+    def check() -> None:
+        assert nx.single_source_shortest_path_length(shown, 0, backend="godwit") == (
+            _of_networkx(reached)(shown, 0)
+        )
+
+    check()
+    [kept] = shown.__networkx_cache__["backends"]["godwit"].values()
+    check()
+    assert [kept] == list(shown.__networkx_cache__["backends"]["godwit"].values())
+    graph.add_edge(0, 5)
+    check()
+    graph.remove_node(3)
+    check()
+    graph.add_node(3)
+    check()
 
 
 @_INSTALLED

@@ -27,8 +27,15 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.graph.hashing import mix
-from godwit.graph.union_find import TO_THE_ROOT, compress, hook
-from godwit.runtime.cpu.atomics import fetch_add, fetch_min, load_acquire, load_relaxed, prefetch
+from godwit.graph.union_find import TO_THE_ROOT, compress, splice
+from godwit.runtime.cpu.atomics import (
+    fetch_add,
+    fetch_min,
+    keep_rolled,
+    load_acquire,
+    load_relaxed,
+    prefetch,
+)
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, next_range
 
@@ -93,6 +100,7 @@ def _activate_outer(
         is_active = end - begin > _INNER_ARCS
         arc = begin
         while not is_active and arc < end:
+            keep_rolled()
             is_active = label[_at(targets[_at(arc)])] != label[_at(v)]
             arc += 1
         active[_at(v)] = is_active
@@ -211,6 +219,7 @@ def _gather_window(
         prefetch(mass[0], v)
         prefetch(total[0], own)
         for arc in range(row_begin, row_end):
+            keep_rolled()
             u = targets[_at(arc)]
             weight = weights[_at(arc)] if weighted else 1
             c = part[_at(u)]
@@ -235,6 +244,7 @@ def _add_near(arcs: Any, near: Any, near_weight: Any, sums: Any) -> Any:
     """
     count = 0
     for i in range(arcs):
+        keep_rolled()
         c = near[_at(i)]
         before = sums[_at(c)]
         near[_at(count)] = c
@@ -253,6 +263,7 @@ def gather_sums(
     count = 0
     weighted = weights.size > 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
+        keep_rolled()
         u = targets[_at(arc)]
         weight = weights[_at(arc)] if weighted else 1
         if u == v or weight == 0:
@@ -276,6 +287,7 @@ def add_row(
     """
     weighted = weights.size > 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
+        keep_rolled()
         weight = weights[_at(arc)] if weighted else 1
         c = label[_at(targets[_at(arc)])]
         before = sums[_at(c)]
@@ -345,25 +357,26 @@ def best_community(
 ) -> Any:  # fmt: skip
     """Return the community that a vertex belongs to best; set the sums to 0."""
     own = label[_at(v)]
-    best = own
+    best = none = label.dtype.type(-1)  # the community of v: no other of equal score precedes it
     shares = _shares(v, mass, factor)
     best_score = np.float64(sums[_at(own)]) - _own_penalty(v, own, shares, mass, total)
     sums[_at(own)] = 0  # so it comes once more, with a score that is no better
     for i in range(count):
+        keep_rolled()
         c = touched[_at(i)]
         score = np.float64(sums[_at(c)]) - _penalty(shares, c, total)
         sums[_at(c)] = 0
-        is_equal = (score == best_score) & (best != own)
+        is_better = score > best_score
         if random_ties:
-            is_better = score > best_score or (is_equal and _precedes(c, best, v, start))
+            is_better |= score == best_score and best != none and _precedes(c, best, v, start)
         else:
-            is_better = score > best_score or (is_equal and (c < best))
-        if is_better:
-            best = c
-            best_score = score
+            is_better |= (score == best_score) & (c < best)
+        # Each by itself, so that neither is a branch, nor waits for the other.
+        best = c if is_better else best
+        best_score = max(best_score, score)
     if best_score < 0 and total[0][_at(v)] == 0 and (mass[1].size == 0 or total[1][_at(v)] == 0):
-        best = label.dtype.type(v)  # alone, in the community that v had at first, which is empty
-    return best
+        return label.dtype.type(v)  # alone, in the community that v had at first, which is empty
+    return own if best == none else best
 
 
 @kernel
@@ -435,7 +448,6 @@ def _move_by_class(
     classes: int, turn: int, random_ties: bool, tallies: Any,
 ) -> bool:  # fmt: skip
     """Move the listed vertices, class by class; return False if all threads must leave."""
-    n = label.size
     none = active[:0]
     begin = 0
     for c in range(classes):
@@ -489,13 +501,16 @@ def _move_by_class(
         if not _meet(control, size):
             return False
         movers_end = begin + part_begin + moves
+        near[0] = label.size
         for i in range(begin + part_begin, movers_end):
             _prefetch_row(i, movers_end, order, begins, ends, targets, label)
             v = order[_at(i)]
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):
+                keep_rolled()
                 u = targets[_at(arc)]
-                active[_at(u if label[_at(u)] != own else n)] = 1
+                near[1] = u
+                active[_at(near[_at(label[_at(u)] != own)])] = 1
         begin = end
         if not _meet(control, size):
             return False
@@ -545,6 +560,7 @@ def refine_communities(
                     arcs = near_ends[_at(i - first)] - row_begin
                     inside = np.int64(0)
                     for arc in range(arcs):
+                        keep_rolled()
                         inside += row_weight[_at(arc)]
                     count = _add_near(arcs, row, row_weight, my_sums)
                     chosen[_at(i)] = _best_of_parts(
@@ -584,6 +600,7 @@ def best_part(
     count = 0
     inside = 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
+        keep_rolled()
         u = targets[_at(arc)]
         weight = weights[_at(arc)] if weighted else 1
         if u == v or weight == 0 or label[_at(u)] != own:
@@ -614,6 +631,7 @@ def _best_of_parts(
     best = touched.dtype.type(v)
     best_score = 0.0
     for i in range(count):
+        keep_rolled()
         d = touched[_at(i)]
         score = np.float64(sums[_at(d)]) - _penalty(shares, d, part_total)
         sums[_at(d)] = 0
@@ -746,6 +764,7 @@ def aggregate(
                 position = piece
                 piece += count
             for i in range(count):
+                keep_rolled()
                 d = my_touched[_at(i)]
                 new_targets[_at(position + i)] = d
                 new_weights[_at(position + i)] = my_sums[_at(d)]
@@ -834,10 +853,11 @@ def split_communities(
         for v in range(first, last):
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):
+                keep_rolled()
                 u = targets[_at(arc)]
                 if u <= v and label[_at(u)] == own:
                     inside += weights[_at(arc)] if weighted else 1
-                    hook(parent, parent.dtype.type(v), u)
+                    splice(parent, parent.dtype.type(v), u)
     if not barrier(control, size):
         return 0
     compress(rank, size, parent, TO_THE_ROOT)

@@ -174,6 +174,28 @@ def _list_by_class(
     return counts[0, MOST_CLASSES]
 
 
+def _claim(
+    rank: int, size: int, control: Any, cursors: Any, begin: Any, end: Any
+) -> tuple[Any, Any]:
+    """Claim the next vertices of a class; return their places [first, last), empty if there are none.
+
+    Threads begin with a share of their own. Neighbours have near ids in many graphs, so what a thread
+    reads is seldom what another has changed.
+
+    :param cursors: int64 (size) lines of words: how many of each share are claimed
+    :param begin: the class is [begin, end)
+    """
+    for other in range(rank, rank + size):
+        owner = other % size
+        share_begin, share_end = block_range(owner, size, end - begin)
+        first = share_begin + load_relaxed(cursors, owner * WORDS_PER_LINE)
+        if first < share_end:
+            first = share_begin + fetch_add(cursors, owner * WORDS_PER_LINE, CHUNK)
+        if first < share_end and load_acquire(control, ABORT) == 0:
+            return begin + first, begin + min(first + CHUNK, share_end)
+    return end, end
+
+
 def _prefetch_row(
     i: Any, end: Any, order: Any, begins: Any, ends: Any, targets: Any, values: Any
 ) -> None:  # fmt: skip
@@ -394,7 +416,7 @@ def move_vertices(
     :param active: uint8 (n + 1): vertices to visit in the next round; the last element is anything
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
-    :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
+    :param cursors: int64 (size) lines of words, all 0, and again at the end
     :param sums: int64 (size, n), all 0, and again at the end
     :param touched: (size, n)
     :param window: what :func:`_gather_window` fills, of each thread: (size, WINDOW_ARCS) communities and
@@ -415,8 +437,6 @@ def move_vertices(
             return
         if rank == 0:
             tallies[(turn + 1) % 2] = 0
-            for c in range(classes):
-                cursors[_at((((turn + 1) % 2) * MOST_CLASSES + c) * WORDS_PER_LINE)] = 0
         listed = counts[size - 1, classes - 1]
         movers = 1 if listed < fewer * ALONE_VERTICES else size
         if rank < movers and not _move_by_class(
@@ -454,12 +474,10 @@ def _move_by_class(
         end = class_ends[c]
         if begin == end:
             continue
-        cursor = ((turn % 2) * MOST_CLASSES + c) * WORDS_PER_LINE
         while True:
-            first = begin + fetch_add(cursors, cursor, CHUNK)
-            if first >= end or load_acquire(control, ABORT) != 0:
+            first, last = _claim(rank, size, control, cursors, begin, end)
+            if first == last:
                 break
-            last = min(first + CHUNK, end)
             while first < last:
                 window_end = _gather_window(
                     first, last, end, order, begins, ends, targets, weights, mass, label, total, label,
@@ -483,6 +501,7 @@ def _move_by_class(
                 first = max(window_end, first + 1)
         if not _meet(control, size):
             return False
+        cursors[_at(rank * WORDS_PER_LINE)] = 0
         part_begin, part_end = block_range(rank, size, end - begin)
         moves = 0
         for i in range(begin + part_begin, begin + part_end):
@@ -543,12 +562,10 @@ def refine_communities(
     begin = 0
     for c in range(fewer):
         end = counts[size - 1, classes - fewer + c]
-        cursor = c * WORDS_PER_LINE
         while True:
-            first = begin + fetch_add(cursors, cursor, CHUNK)
-            if first >= end or load_acquire(control, ABORT) != 0:
+            first, last = _claim(rank, size, control, cursors, begin, end)
+            if first == last:
                 break
-            last = min(first + CHUNK, end)
             while first < last:
                 window_end = _gather_window(
                     first, last, end, order, begins, ends, targets, weights, mass, label, total, part,
@@ -576,6 +593,7 @@ def refine_communities(
                 first = max(window_end, first + 1)
         if not barrier(control, size):
             return
+        cursors[_at(rank * WORDS_PER_LINE)] = 0
         part_begin, part_end = block_range(rank, size, end - begin)
         for i in range(begin + part_begin, begin + part_end):
             v = order[_at(i)]

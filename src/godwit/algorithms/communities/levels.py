@@ -216,11 +216,11 @@ class Cores:
         :param scale: of the factor
         """
         n = level.vertex_count
-        classes = class_count(n, level.bound, most)
+        threads, classes = self._threads_for(level), class_count(n, level.bound, most)
         return (
             active, np.empty(n, level.ids), np.empty(n, level.ids),
-            np.zeros((self._threads_for(level), cpu.MOST_CLASSES + 1), np.int64),
-            np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
+            np.zeros((threads, cpu.MOST_CLASSES + 1), np.int64),
+            np.zeros(threads * WORDS_PER_LINE, np.int64),
             self._sums, self._touched, self._window, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
 

@@ -30,7 +30,6 @@ from godwit.graph.hashing import mix
 from godwit.graph.union_find import TO_THE_ROOT, compress, splice
 from godwit.runtime.cpu.atomics import (
     fetch_add,
-    fetch_min,
     keep_rolled,
     load_acquire,
     load_relaxed,
@@ -807,35 +806,39 @@ def rename_communities(
     :param old: community of each vertex of the level that has them
     :param above: vertex of the next level of each vertex of a level
     :param lifts: to the next level, all of whose vertices' members are in one community
-    :param first: as many vertices as names in ``old`` may have, all those of one level
+    :param first: (size, n) or more vertices; becomes the first vertex that each thread has of a community,
+        then in the first row that of all
     :param apart: the last vertices of both levels that are communities of their own
     :param mass: as of :func:`move_vertices`, of the level that ``label`` is about
     :param label: (n) communities afterwards
     :param old_total: masses of the communities as ``old`` names them
     :param total: becomes the same as ``label`` names them, (n)
     """
-    n = label.size - apart
-    begin, end = block_range(rank, size, first.size)
-    first[begin:end] = n
+    n, names = label.size - apart, old.size - apart
+    my_first = first[rank]
+    my_first[:names] = n
     if lifts:
-        begin, end = block_range(rank, size, old.size - apart)
+        begin, end = block_range(rank, size, names)
         for u in range(begin, end):
             label[_at(above[_at(u)])] = old[_at(u)]
-    if not barrier(control, size):
-        return
+        if not barrier(control, size):
+            return
     begin, end = block_range(rank, size, n)
-    for v in range(begin, end):
+    for v in range(end - 1, begin - 1, -1):
         c = label[_at(v)] if lifts else old[_at(above[_at(v)])]
         label[_at(v)] = c
-        if size == 1:
-            first[_at(c)] = min(first[_at(c)], v)
-        elif load_relaxed(first, c) > v:
-            fetch_min(first, c, first.dtype.type(v))
+        my_first[_at(c)] = v
+    if not barrier(control, size):
+        return
+    first_name, last_name = block_range(rank, size, names)
+    for other in range(1, size):
+        for c in range(first_name, last_name):
+            first[0, _at(c)] = min(first[0, _at(c)], first[other, _at(c)])
     if not barrier(control, size):
         return
     for v in range(begin, end):
         c = label[_at(v)]
-        name = first[_at(c)]
+        name = first[0, _at(c)]
         label[_at(v)] = name
         for side in range(2):
             if total[side].size > 0:
@@ -843,8 +846,9 @@ def rename_communities(
     begin, end = block_range(rank, size, apart)
     for v in range(n + begin, n + end):
         label[_at(v)] = v
-        for side in range(2):
-            if total[side].size > 0:
+    for side in range(2):
+        if total[side].size > 0:
+            for v in range(n + begin, n + end):
                 total[side][_at(v)] = mass[side][_at(v)]
 
 

@@ -421,7 +421,7 @@ class Cores:
         return float(inside) - self._factor * exact_sum(squares)
 
     def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
-        old, (low, high) = self.label, (level, above) if lifts else (above, level)
+        old, high = self.label, above if lifts else level
         # Vertices without rows are communities of their own, and the last ones of both levels.
         apart = level.vertex_count - level.row_count
         self.label = np.empty(high.vertex_count, high.ids)
@@ -430,8 +430,7 @@ class Cores:
         )  # fmt: skip
         self._run(
             cpu.rename_communities, level, old, level.above, lifts,
-            np.empty(low.vertex_count - apart, high.ids), apart, high.mass, self.label, old_total,
-            self._total,
+            self._touched, apart, high.mass, self.label, old_total, self._total,
         )  # fmt: skip
 
     def lift(self, level: Level, above: Level) -> None:

@@ -40,8 +40,8 @@ from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range,
 
 CHUNK = 64
 """Vertices that a thread claims at a time."""
-_SPLIT_CHUNK = 512
-"""The same where little is done for each: with fewer, threads wait for each other's cache lines."""
+_LARGE_CHUNK = 512
+"""The same where little is done for each."""
 MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
 LEAST_CLASSES, MOST_JOINED_CLASSES = 4, 64
@@ -76,6 +76,28 @@ class Rows(NamedTuple):
     ends: Array
     targets: Array
     weights: Array
+
+
+def _claim(
+    rank: int, size: int, control: Any, cursors: Any, chunk: int, begin: Any, end: Any
+) -> tuple[Any, Any]:
+    """Claim the next part [first, last) of a range; return an empty one if there is none.
+
+    Threads begin with a share of their own. Neighbours have near ids in many graphs, so what a thread
+    reads is seldom what another has changed.
+
+    :param cursors: int64 (size) lines of words: how many of each share are claimed
+    :param begin: the range is [begin, end), and has a share for each thread
+    """
+    for other in range(rank, rank + size):
+        owner = other % size
+        share_begin, share_end = block_range(owner, size, end - begin)
+        first = share_begin + load_relaxed(cursors, owner * WORDS_PER_LINE)
+        if first < share_end:
+            first = share_begin + fetch_add(cursors, owner * WORDS_PER_LINE, chunk)
+        if first < share_end and load_acquire(control, ABORT) == 0:
+            return begin + first, begin + min(first + chunk, share_end)
+    return end, end
 
 
 def _class_of(start: Any, v: Any, classes: Any) -> Any:
@@ -171,28 +193,6 @@ def _list_by_class(
     if not barrier(control, size):
         return 0
     return counts[0, MOST_CLASSES]
-
-
-def _claim(
-    rank: int, size: int, control: Any, cursors: Any, begin: Any, end: Any
-) -> tuple[Any, Any]:
-    """Claim the next vertices of a class; return their places [first, last), empty if there are none.
-
-    Threads begin with a share of their own. Neighbours have near ids in many graphs, so what a thread
-    reads is seldom what another has changed.
-
-    :param cursors: int64 (size) lines of words: how many of each share are claimed
-    :param begin: the class is [begin, end)
-    """
-    for other in range(rank, rank + size):
-        owner = other % size
-        share_begin, share_end = block_range(owner, size, end - begin)
-        first = share_begin + load_relaxed(cursors, owner * WORDS_PER_LINE)
-        if first < share_end:
-            first = share_begin + fetch_add(cursors, owner * WORDS_PER_LINE, CHUNK)
-        if first < share_end and load_acquire(control, ABORT) == 0:
-            return begin + first, begin + min(first + CHUNK, share_end)
-    return end, end
 
 
 def _prefetch_row(
@@ -415,7 +415,7 @@ def move_vertices(
     :param active: uint8 (n + 1): vertices to visit in the next round; the last element is anything
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
-    :param cursors: int64 (size) lines of words, all 0, and again at the end
+    :param cursors: as of :func:`_claim`, all 0, and again at the end
     :param sums: int64 (size, n), all 0, and again at the end
     :param touched: (size, n)
     :param window: what :func:`_gather_window` fills, of each thread: (size, WINDOW_ARCS) communities and
@@ -426,9 +426,14 @@ def move_vertices(
     """
     my_sums = sums[rank]
     my_touched = touched[rank]
-    # Each thread lists the vertices that it activates.
-    first, last = block_range(rank, size, order.size)
-    _activate_outer(first, last, begins, ends, targets, label, active)
+    while True:
+        first, last = _claim(rank, size, control, cursors, _LARGE_CHUNK, 0, order.size)
+        if first == last:
+            break
+        _activate_outer(first, last, begins, ends, targets, label, active)
+    if not barrier(control, size):
+        return
+    cursors[_at(rank * WORDS_PER_LINE)] = 0
     for turn in range(most_rounds):
         start = mix(seed + np.uint64(turn))
         fewer = _list_by_class(rank, size, control, active, order, chosen, counts, start, classes)
@@ -474,7 +479,7 @@ def _move_by_class(
         if begin == end:
             continue
         while True:
-            first, last = _claim(rank, size, control, cursors, begin, end)
+            first, last = _claim(rank, size, control, cursors, CHUNK, begin, end)
             if first == last:
                 break
             while first < last:
@@ -562,7 +567,7 @@ def refine_communities(
     for c in range(fewer):
         end = counts[size - 1, classes - fewer + c]
         while True:
-            first, last = _claim(rank, size, control, cursors, begin, end)
+            first, last = _claim(rank, size, control, cursors, CHUNK, begin, end)
             if first == last:
                 break
             while first < last:
@@ -855,10 +860,11 @@ def rename_communities(
 @kernel
 def split_communities(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any,
-    parent: Any,
+    parent: Any, cursors: Any,
 ) -> int:  # fmt: skip
     """Find the smallest vertex of each vertex's connected part of its community.
 
+    :param cursors: as of :func:`_claim`, all 0
     :returns: as :func:`inner_weight`, where rows have the reverse of each arc
     """
     begin, end = block_range(rank, size, parent.size)
@@ -869,7 +875,7 @@ def split_communities(
     weighted = weights.size > 0
     inside = 0
     while True:
-        first, last = next_range(control, _SPLIT_CHUNK, parent.size)
+        first, last = _claim(rank, size, control, cursors, _LARGE_CHUNK, 0, parent.size)
         if first == last:
             break
         for v in range(first, last):

@@ -207,6 +207,10 @@ class Cores:
         self.visits += int(tally[3])
         return found
 
+    def _cursors(self, level: Level) -> Array:
+        """Return how many vertices of each thread's share are claimed: none."""
+        return np.zeros(self._threads_for(level) * WORDS_PER_LINE, np.int64)
+
     def _scratch(
         self, level: Level, active: Array, most: int, scale: float = 1.0
     ) -> tuple[Any, ...]:
@@ -216,11 +220,10 @@ class Cores:
         :param scale: of the factor
         """
         n = level.vertex_count
-        threads, classes = self._threads_for(level), class_count(n, level.bound, most)
+        classes = class_count(n, level.bound, most)
         return (
             active, np.empty(n, level.ids), np.empty(n, level.ids),
-            np.zeros((threads, cpu.MOST_CLASSES + 1), np.int64),
-            np.zeros(threads * WORDS_PER_LINE, np.int64),
+            np.zeros((self._threads_for(level), cpu.MOST_CLASSES + 1), np.int64), self._cursors(level),
             self._sums, self._touched, self._window, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
 
@@ -472,7 +475,10 @@ class Cores:
     def split(self, level: Level, label: Array) -> Array:
         """Return the smallest vertex of the connected part of each vertex's community."""
         parent = np.empty(level.vertex_count, level.ids)
-        self.inside = sum(self._run(cpu.split_communities, level, *level.rows, label, parent))
+        found = self._run(
+            cpu.split_communities, level, *level.rows, label, parent, self._cursors(level)
+        )
+        self.inside = sum(found)
         return parent
 
 

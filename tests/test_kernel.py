@@ -16,6 +16,7 @@ import types
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pytest
 
@@ -24,6 +25,7 @@ from godwit.cli import ahead
 from godwit.dataflow.operators import adapt
 from godwit.errors import OperatorError
 from godwit.runtime.cpu import compile as kernel_module
+from godwit.runtime.cpu.atomics import keep_rolled, prefetch
 from godwit.runtime.cpu.compile import Kernel, content_key
 from godwit.runtime.cpu.compile_time import compiling
 from godwit.runtime.cpu.team import ABORT, Team, barrier, borrowed_team, new_control, run_team
@@ -506,6 +508,20 @@ def test_equal_kernels_share_one_instantiation(cache: Path) -> None:
         thread.join()
     assert len(found) == 8
     assert all(dispatcher is found[0] for dispatcher in found)
+
+
+def _prefetch_all(values: Any) -> None:
+    for index in range(values.size):
+        keep_rolled()
+        prefetch(values, index)
+
+
+def test_a_loop_that_is_kept_rolled_has_its_body_once() -> None:
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    compiled = numba.njit(**options)(_prefetch_all)
+    compiled.compile((numba.int64[::1],))
+    (code,) = compiled.inspect_llvm().values()
+    assert code.count("call void @llvm.prefetch") == 1
 
 
 def _count_barriers(rank: int, size: int, control: Any, steps: Any, out: Any) -> None:

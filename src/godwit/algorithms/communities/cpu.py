@@ -27,15 +27,21 @@ import numpy as np
 
 from godwit.dtypes import Array
 from godwit.graph.hashing import mix
-from godwit.graph.union_find import TO_THE_ROOT, compress, hook
-from godwit.runtime.cpu.atomics import fetch_add, fetch_min, load_acquire, load_relaxed, prefetch
+from godwit.graph.union_find import TO_THE_ROOT, compress, splice
+from godwit.runtime.cpu.atomics import (
+    fetch_add,
+    keep_rolled,
+    load_acquire,
+    load_relaxed,
+    prefetch,
+)
 from godwit.runtime.cpu.compile import kernel
 from godwit.runtime.cpu.team import ABORT, WORDS_PER_LINE, barrier, block_range, next_range
 
 CHUNK = 64
 """Vertices that a thread claims at a time."""
-_SPLIT_CHUNK = 512
-"""The same where little is done for each: with fewer, threads wait for each other's cache lines."""
+_LARGE_CHUNK = 512
+"""The same where little is done for each."""
 MOST_CLASSES = 1024
 """Upper limit of classes of a round."""
 LEAST_CLASSES, MOST_JOINED_CLASSES = 4, 64
@@ -72,6 +78,28 @@ class Rows(NamedTuple):
     weights: Array
 
 
+def _claim(
+    rank: int, size: int, control: Any, cursors: Any, chunk: int, begin: Any, end: Any
+) -> tuple[Any, Any]:
+    """Claim the next part [first, last) of a range; return an empty one if there is none.
+
+    Threads begin with a share of their own. Neighbours have near ids in many graphs, so what a thread
+    reads is seldom what another has changed.
+
+    :param cursors: int64 (size) lines of words: how many of each share are claimed
+    :param begin: the range is [begin, end), and has a share for each thread
+    """
+    for other in range(rank, rank + size):
+        owner = other % size
+        share_begin, share_end = block_range(owner, size, end - begin)
+        first = share_begin + load_relaxed(cursors, owner * WORDS_PER_LINE)
+        if first < share_end:
+            first = share_begin + fetch_add(cursors, owner * WORDS_PER_LINE, chunk)
+        if first < share_end and load_acquire(control, ABORT) == 0:
+            return begin + first, begin + min(first + chunk, share_end)
+    return end, end
+
+
 def _class_of(start: Any, v: Any, classes: Any) -> Any:
     """Return the class of a vertex.
 
@@ -93,6 +121,7 @@ def _activate_outer(
         is_active = end - begin > _INNER_ARCS
         arc = begin
         while not is_active and arc < end:
+            keep_rolled()
             is_active = label[_at(targets[_at(arc)])] != label[_at(v)]
             arc += 1
         active[_at(v)] = is_active
@@ -211,6 +240,7 @@ def _gather_window(
         prefetch(mass[0], v)
         prefetch(total[0], own)
         for arc in range(row_begin, row_end):
+            keep_rolled()
             u = targets[_at(arc)]
             weight = weights[_at(arc)] if weighted else 1
             c = part[_at(u)]
@@ -235,6 +265,7 @@ def _add_near(arcs: Any, near: Any, near_weight: Any, sums: Any) -> Any:
     """
     count = 0
     for i in range(arcs):
+        keep_rolled()
         c = near[_at(i)]
         before = sums[_at(c)]
         near[_at(count)] = c
@@ -253,6 +284,7 @@ def gather_sums(
     count = 0
     weighted = weights.size > 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
+        keep_rolled()
         u = targets[_at(arc)]
         weight = weights[_at(arc)] if weighted else 1
         if u == v or weight == 0:
@@ -276,6 +308,7 @@ def add_row(
     """
     weighted = weights.size > 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
+        keep_rolled()
         weight = weights[_at(arc)] if weighted else 1
         c = label[_at(targets[_at(arc)])]
         before = sums[_at(c)]
@@ -345,25 +378,26 @@ def best_community(
 ) -> Any:  # fmt: skip
     """Return the community that a vertex belongs to best; set the sums to 0."""
     own = label[_at(v)]
-    best = own
+    best = none = label.dtype.type(-1)  # the community of v: no other of equal score precedes it
     shares = _shares(v, mass, factor)
     best_score = np.float64(sums[_at(own)]) - _own_penalty(v, own, shares, mass, total)
     sums[_at(own)] = 0  # so it comes once more, with a score that is no better
     for i in range(count):
+        keep_rolled()
         c = touched[_at(i)]
         score = np.float64(sums[_at(c)]) - _penalty(shares, c, total)
         sums[_at(c)] = 0
-        is_equal = (score == best_score) & (best != own)
+        is_better = score > best_score
         if random_ties:
-            is_better = score > best_score or (is_equal and _precedes(c, best, v, start))
+            is_better |= score == best_score and best != none and _precedes(c, best, v, start)
         else:
-            is_better = score > best_score or (is_equal and (c < best))
-        if is_better:
-            best = c
-            best_score = score
+            is_better |= (score == best_score) & (c < best)
+        # Each by itself, so that neither is a branch, nor waits for the other.
+        best = c if is_better else best
+        best_score = max(best_score, score)
     if best_score < 0 and total[0][_at(v)] == 0 and (mass[1].size == 0 or total[1][_at(v)] == 0):
-        best = label.dtype.type(v)  # alone, in the community that v had at first, which is empty
-    return best
+        return label.dtype.type(v)  # alone, in the community that v had at first, which is empty
+    return own if best == none else best
 
 
 @kernel
@@ -381,7 +415,7 @@ def move_vertices(
     :param active: uint8 (n + 1): vertices to visit in the next round; the last element is anything
     :param order: (n) as :func:`_list_by_class` fills it
     :param chosen: (n) community that the vertex at each place of ``order`` moves to
-    :param cursors: int64 (2 * MOST_CLASSES) lines of words, all 0
+    :param cursors: as of :func:`_claim`, all 0, and again at the end
     :param sums: int64 (size, n), all 0, and again at the end
     :param touched: (size, n)
     :param window: what :func:`_gather_window` fills, of each thread: (size, WINDOW_ARCS) communities and
@@ -392,9 +426,14 @@ def move_vertices(
     """
     my_sums = sums[rank]
     my_touched = touched[rank]
-    # Each thread lists the vertices that it activates.
-    first, last = block_range(rank, size, order.size)
-    _activate_outer(first, last, begins, ends, targets, label, active)
+    while True:
+        first, last = _claim(rank, size, control, cursors, _LARGE_CHUNK, 0, order.size)
+        if first == last:
+            break
+        _activate_outer(first, last, begins, ends, targets, label, active)
+    if not barrier(control, size):
+        return
+    cursors[_at(rank * WORDS_PER_LINE)] = 0
     for turn in range(most_rounds):
         start = mix(seed + np.uint64(turn))
         fewer = _list_by_class(rank, size, control, active, order, chosen, counts, start, classes)
@@ -402,8 +441,6 @@ def move_vertices(
             return
         if rank == 0:
             tallies[(turn + 1) % 2] = 0
-            for c in range(classes):
-                cursors[_at((((turn + 1) % 2) * MOST_CLASSES + c) * WORDS_PER_LINE)] = 0
         listed = counts[size - 1, classes - 1]
         movers = 1 if listed < fewer * ALONE_VERTICES else size
         if rank < movers and not _move_by_class(
@@ -435,19 +472,16 @@ def _move_by_class(
     classes: int, turn: int, random_ties: bool, tallies: Any,
 ) -> bool:  # fmt: skip
     """Move the listed vertices, class by class; return False if all threads must leave."""
-    n = label.size
     none = active[:0]
     begin = 0
     for c in range(classes):
         end = class_ends[c]
         if begin == end:
             continue
-        cursor = ((turn % 2) * MOST_CLASSES + c) * WORDS_PER_LINE
         while True:
-            first = begin + fetch_add(cursors, cursor, CHUNK)
-            if first >= end or load_acquire(control, ABORT) != 0:
+            first, last = _claim(rank, size, control, cursors, CHUNK, begin, end)
+            if first == last:
                 break
-            last = min(first + CHUNK, end)
             while first < last:
                 window_end = _gather_window(
                     first, last, end, order, begins, ends, targets, weights, mass, label, total, label,
@@ -471,6 +505,7 @@ def _move_by_class(
                 first = max(window_end, first + 1)
         if not _meet(control, size):
             return False
+        cursors[_at(rank * WORDS_PER_LINE)] = 0
         part_begin, part_end = block_range(rank, size, end - begin)
         moves = 0
         for i in range(begin + part_begin, begin + part_end):
@@ -489,13 +524,16 @@ def _move_by_class(
         if not _meet(control, size):
             return False
         movers_end = begin + part_begin + moves
+        near[0] = label.size
         for i in range(begin + part_begin, movers_end):
             _prefetch_row(i, movers_end, order, begins, ends, targets, label)
             v = order[_at(i)]
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):
+                keep_rolled()
                 u = targets[_at(arc)]
-                active[_at(u if label[_at(u)] != own else n)] = 1
+                near[1] = u
+                active[_at(near[_at(label[_at(u)] != own)])] = 1
         begin = end
         if not _meet(control, size):
             return False
@@ -528,12 +566,10 @@ def refine_communities(
     begin = 0
     for c in range(fewer):
         end = counts[size - 1, classes - fewer + c]
-        cursor = c * WORDS_PER_LINE
         while True:
-            first = begin + fetch_add(cursors, cursor, CHUNK)
-            if first >= end or load_acquire(control, ABORT) != 0:
+            first, last = _claim(rank, size, control, cursors, CHUNK, begin, end)
+            if first == last:
                 break
-            last = min(first + CHUNK, end)
             while first < last:
                 window_end = _gather_window(
                     first, last, end, order, begins, ends, targets, weights, mass, label, total, part,
@@ -545,6 +581,7 @@ def refine_communities(
                     arcs = near_ends[_at(i - first)] - row_begin
                     inside = np.int64(0)
                     for arc in range(arcs):
+                        keep_rolled()
                         inside += row_weight[_at(arc)]
                     count = _add_near(arcs, row, row_weight, my_sums)
                     chosen[_at(i)] = _best_of_parts(
@@ -560,6 +597,7 @@ def refine_communities(
                 first = max(window_end, first + 1)
         if not barrier(control, size):
             return
+        cursors[_at(rank * WORDS_PER_LINE)] = 0
         part_begin, part_end = block_range(rank, size, end - begin)
         for i in range(begin + part_begin, begin + part_end):
             v = order[_at(i)]
@@ -584,6 +622,7 @@ def best_part(
     count = 0
     inside = 0
     for arc in range(begins[_at(v)], ends[_at(v)]):
+        keep_rolled()
         u = targets[_at(arc)]
         weight = weights[_at(arc)] if weighted else 1
         if u == v or weight == 0 or label[_at(u)] != own:
@@ -614,6 +653,7 @@ def _best_of_parts(
     best = touched.dtype.type(v)
     best_score = 0.0
     for i in range(count):
+        keep_rolled()
         d = touched[_at(i)]
         score = np.float64(sums[_at(d)]) - _penalty(shares, d, part_total)
         sums[_at(d)] = 0
@@ -746,6 +786,7 @@ def aggregate(
                 position = piece
                 piece += count
             for i in range(count):
+                keep_rolled()
                 d = my_touched[_at(i)]
                 new_targets[_at(position + i)] = d
                 new_weights[_at(position + i)] = my_sums[_at(d)]
@@ -770,35 +811,39 @@ def rename_communities(
     :param old: community of each vertex of the level that has them
     :param above: vertex of the next level of each vertex of a level
     :param lifts: to the next level, all of whose vertices' members are in one community
-    :param first: as many vertices as names in ``old`` may have, all those of one level
+    :param first: (size, n) or more vertices; becomes the first vertex that each thread has of a community,
+        then in the first row that of all
     :param apart: the last vertices of both levels that are communities of their own
     :param mass: as of :func:`move_vertices`, of the level that ``label`` is about
     :param label: (n) communities afterwards
     :param old_total: masses of the communities as ``old`` names them
     :param total: becomes the same as ``label`` names them, (n)
     """
-    n = label.size - apart
-    begin, end = block_range(rank, size, first.size)
-    first[begin:end] = n
+    n, names = label.size - apart, old.size - apart
+    my_first = first[rank]
+    my_first[:names] = n
     if lifts:
-        begin, end = block_range(rank, size, old.size - apart)
+        begin, end = block_range(rank, size, names)
         for u in range(begin, end):
             label[_at(above[_at(u)])] = old[_at(u)]
-    if not barrier(control, size):
-        return
+        if not barrier(control, size):
+            return
     begin, end = block_range(rank, size, n)
-    for v in range(begin, end):
+    for v in range(end - 1, begin - 1, -1):
         c = label[_at(v)] if lifts else old[_at(above[_at(v)])]
         label[_at(v)] = c
-        if size == 1:
-            first[_at(c)] = min(first[_at(c)], v)
-        elif load_relaxed(first, c) > v:
-            fetch_min(first, c, first.dtype.type(v))
+        my_first[_at(c)] = v
+    if not barrier(control, size):
+        return
+    first_name, last_name = block_range(rank, size, names)
+    for other in range(1, size):
+        for c in range(first_name, last_name):
+            first[0, _at(c)] = min(first[0, _at(c)], first[other, _at(c)])
     if not barrier(control, size):
         return
     for v in range(begin, end):
         c = label[_at(v)]
-        name = first[_at(c)]
+        name = first[0, _at(c)]
         label[_at(v)] = name
         for side in range(2):
             if total[side].size > 0:
@@ -806,18 +851,20 @@ def rename_communities(
     begin, end = block_range(rank, size, apart)
     for v in range(n + begin, n + end):
         label[_at(v)] = v
-        for side in range(2):
-            if total[side].size > 0:
+    for side in range(2):
+        if total[side].size > 0:
+            for v in range(n + begin, n + end):
                 total[side][_at(v)] = mass[side][_at(v)]
 
 
 @kernel
 def split_communities(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, label: Any,
-    parent: Any,
+    parent: Any, cursors: Any,
 ) -> int:  # fmt: skip
     """Find the smallest vertex of each vertex's connected part of its community.
 
+    :param cursors: as of :func:`_claim`, all 0
     :returns: as :func:`inner_weight`, where rows have the reverse of each arc
     """
     begin, end = block_range(rank, size, parent.size)
@@ -828,16 +875,17 @@ def split_communities(
     weighted = weights.size > 0
     inside = 0
     while True:
-        first, last = next_range(control, _SPLIT_CHUNK, parent.size)
+        first, last = _claim(rank, size, control, cursors, _LARGE_CHUNK, 0, parent.size)
         if first == last:
             break
         for v in range(first, last):
             own = label[_at(v)]
             for arc in range(begins[_at(v)], ends[_at(v)]):
+                keep_rolled()
                 u = targets[_at(arc)]
                 if u <= v and label[_at(u)] == own:
                     inside += weights[_at(arc)] if weighted else 1
-                    hook(parent, parent.dtype.type(v), u)
+                    splice(parent, parent.dtype.type(v), u)
     if not barrier(control, size):
         return 0
     compress(rank, size, parent, TO_THE_ROOT)

@@ -207,6 +207,10 @@ class Cores:
         self.visits += int(tally[3])
         return found
 
+    def _cursors(self, level: Level) -> Array:
+        """Return how many vertices of each thread's share are claimed: none."""
+        return np.zeros(self._threads_for(level) * WORDS_PER_LINE, np.int64)
+
     def _scratch(
         self, level: Level, active: Array, most: int, scale: float = 1.0
     ) -> tuple[Any, ...]:
@@ -219,8 +223,7 @@ class Cores:
         classes = class_count(n, level.bound, most)
         return (
             active, np.empty(n, level.ids), np.empty(n, level.ids),
-            np.zeros((self._threads_for(level), cpu.MOST_CLASSES + 1), np.int64),
-            np.zeros(2 * cpu.MOST_CLASSES * WORDS_PER_LINE, np.int64),
+            np.zeros((self._threads_for(level), cpu.MOST_CLASSES + 1), np.int64), self._cursors(level),
             self._sums, self._touched, self._window, self._factor * scale, self._next_seed(), classes,
         )  # fmt: skip
 
@@ -421,7 +424,7 @@ class Cores:
         return float(inside) - self._factor * exact_sum(squares)
 
     def _rename(self, level: Level, above: Level, *, lifts: bool) -> None:
-        old, (low, high) = self.label, (level, above) if lifts else (above, level)
+        old, high = self.label, above if lifts else level
         # Vertices without rows are communities of their own, and the last ones of both levels.
         apart = level.vertex_count - level.row_count
         self.label = np.empty(high.vertex_count, high.ids)
@@ -430,8 +433,7 @@ class Cores:
         )  # fmt: skip
         self._run(
             cpu.rename_communities, level, old, level.above, lifts,
-            np.empty(low.vertex_count - apart, high.ids), apart, high.mass, self.label, old_total,
-            self._total,
+            self._touched, apart, high.mass, self.label, old_total, self._total,
         )  # fmt: skip
 
     def lift(self, level: Level, above: Level) -> None:
@@ -473,7 +475,10 @@ class Cores:
     def split(self, level: Level, label: Array) -> Array:
         """Return the smallest vertex of the connected part of each vertex's community."""
         parent = np.empty(level.vertex_count, level.ids)
-        self.inside = sum(self._run(cpu.split_communities, level, *level.rows, label, parent))
+        found = self._run(
+            cpu.split_communities, level, *level.rows, label, parent, self._cursors(level)
+        )
+        self.inside = sum(found)
         return parent
 
 

@@ -177,6 +177,21 @@ def trailing_zero_bits(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
+@untyped_intrinsic
+def keep_rolled(typing_context: Any) -> Any:
+    """Keep LLVM from unrolling the loop around, by assembly without instructions.
+
+    A loop of few turns, as over a short row, is faster so: its end is a branch that is predicted badly, and
+    an unrolled loop has two.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], True)
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
 _YIELD_SYMBOL = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 
 

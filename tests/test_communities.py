@@ -334,6 +334,22 @@ class TestQuality:
         vast = ring.with_weights(np.full(ring.arc_count, 1e308))
         assert gw.leiden(vast, 0.3e308, objective="cpm").quality == math.inf
 
+    @pytest.mark.parametrize("directed", [False, True])
+    def test_leaves_of_large_stars_in_the_constant_potts_model(self, directed: bool) -> None:
+        # Threads whose vertices join a hub at once must not leave it with too many.
+        hubs, leaves = 2, 140_000
+        graph = Graph.from_edges(
+            np.arange(leaves) % hubs, np.arange(hubs, hubs + leaves), directed=directed
+        )
+        results = [gw.leiden(graph, 0.01, objective="cpm", devices=devices) for devices in THREADS]
+        for result in results:
+            np.testing.assert_array_equal(result.label, results[0].label)
+        k = (
+            49 if directed else 99
+        )  # leaves of a hub in the best communities; directed pairs count twice
+        best = hubs * (k - 0.01 * k * (k + 1) / (1 if directed else 2))
+        assert results[0].quality >= 0.99 * best
+
 
 def serial_cdlp(graph: Graph, iterations: int) -> Array:
     label = np.arange(graph.vertex_count)

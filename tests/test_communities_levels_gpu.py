@@ -142,6 +142,12 @@ class TestEmulated:
         check(gw.leiden, one_way, "cuda:0", resolution=0.3, objective="cpm", iterations=1)
         check(gw.louvain, one_way, "cuda:0", weighted=False)
 
+    def test_leaves_that_a_hub_has_too_many_of(self) -> None:
+        star = gw.generators.star(300)
+        found = check(gw.leiden, star, "cuda:0", resolution=0.1, objective="cpm")
+        assert found.sizes[0] in (10, 11)
+        assert found.quality == pytest.approx(4.5)
+
     def test_slices(self) -> None:
         graph = gw.generators.rmat(5, 6, seed=1).with_random_weights(0.5, 2.0, seed=1)
         # Of runs that are queued, all leave, or some, and those behind them begin again.

@@ -375,6 +375,7 @@ class _LevelsRun:
         with statistics.phase("run"):
             cores = self._cores(query.thread_limit(devices), poll)
             label, maps = self.find(cores)
+            label = self._without_crowds(cores, label)
             label, mass = by_size(label, query.strengths(self.graph, self.arcs.rows))
             value = query.modularity_of(
                 self.graph, self.arcs.rows, label, self._weight, (cores.inside, mass)
@@ -384,6 +385,12 @@ class _LevelsRun:
         return CommunitiesResult(
             self.graph, label, maps, value, quality, statistics, self.options.location
         )
+
+    def _without_crowds(self, cores: Cores, label: Array) -> Array:
+        """Return communities that vertices have left which are better off alone (levels.py)."""
+        if self.objective != "cpm" or cores.first.is_serial:
+            return label
+        return cores.without_crowds(label, self.seed)
 
     def _cores(self, threads: int | None, poll: RunPoll | None) -> Cores:
         """Return the steps of the CPU."""
@@ -405,7 +412,12 @@ class _LevelsRun:
     def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult:
         """Return the same, computed on the first GPU."""
         from godwit.algorithms.communities.cuda_summary import CommunitySummary
-        from godwit.algorithms.communities.levels_cuda import GpuSteps, Scores, uploaded_labels
+        from godwit.algorithms.communities.levels_cuda import (
+            GpuSteps,
+            Scores,
+            downloaded_labels,
+            uploaded_labels,
+        )
 
         placed.check_all_duplicated(f"{statistics.solver} runs")
         weighted = len(self.arcs.rows.weights) > 0
@@ -437,6 +449,16 @@ class _LevelsRun:
                     )
                     label, maps = self.find(steps)
                     seconds, inside = steps.seconds, steps.inside
+                    if self.objective == "cpm":
+                        if poll is not None:
+                            poll.before = steps.visits
+                        cores = self._cores(None, poll)
+                        on_host = downloaded_labels(whole, label, self.graph.targets.dtype)
+                        kept = self._without_crowds(cores, on_host)
+                        steps.visits += cores.visits
+                        steps.rounds += cores.rounds
+                        if kept is not on_host:
+                            label, inside = uploaded_labels(whole, kept), None
                 if poll is not None:
                     poll.before = steps.visits
                 summary = CommunitySummary(whole, gpu, poll, weighted=weighted)

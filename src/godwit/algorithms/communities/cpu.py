@@ -952,6 +952,33 @@ def propagate_labels(
 
 
 @kernel
+def find_better_alone(
+    rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
+    label: Any, total: Any, factor: float, found: Any,
+) -> int:  # fmt: skip
+    """Find the vertices whose score in their community is negative; return their number.
+
+    :param label: (n) community of each vertex, an id in [0, n)
+    :param total: masses of each community
+    :param found: uint8 (n) becomes 1 for these vertices, else 0
+    """
+    begin, end = block_range(rank, size, begins.size)
+    weighted = weights.size > 0
+    count = 0
+    for v in range(begin, end):
+        own = label[_at(v)]
+        inside = 0
+        for arc in range(begins[_at(v)], ends[_at(v)]):
+            u = targets[_at(arc)]
+            if label[_at(u)] == own and u != v:
+                inside += weights[_at(arc)] if weighted else 1
+        penalty = _own_penalty(v, own, _shares(v, mass, factor), mass, total)
+        found[_at(v)] = np.float64(inside) < penalty
+        count += found[_at(v)]
+    return count
+
+
+@kernel
 def vertex_strengths(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, loops: int,
     strength: Any,

@@ -189,9 +189,17 @@ class Cores:
         return np.uint64(self.word)
 
     def _run(
-        self, kernel: Any, level: Level, *arguments: Any, tallies: Array | None = None
+        self,
+        kernel: Any,
+        level: Level,
+        *arguments: Any,
+        tallies: Array | None = None,
+        threads: int | None = None,
     ) -> list[Any]:
-        """Run a kernel; the fourth of its tallies counts visits, the third rounds."""
+        """Run a kernel; the fourth of its tallies counts visits, the third rounds.
+
+        :param threads: None: as the level is large
+        """
         poll, before = self._poll, self.visits
         if poll is not None:
             poll(before)  # each of many kernels may end before the next poll
@@ -199,7 +207,7 @@ class Cores:
         found = run_team(
             kernel,
             *arguments,
-            threads=self._threads_for(level),
+            threads=self._threads_for(level) if threads is None else threads,
             poll=None if poll is None else lambda: poll(before + int(tally[3])),
             brief=level.row_count + level.arcs < _BRIEF_WORK,
         )
@@ -288,7 +296,10 @@ class Cores:
         :param random_ties: of communities of equal score a hash chooses, not the smallest id
         """
         if level.is_serial:
-            self._move_serially(level, scale, rounds)
+            self._move_serially(
+                level, np.empty(0, np.uint8), rounds, enough_moves(level.row_count, level.bound),
+                self._factor * scale, self._next_seed(),
+            )  # fmt: skip
             return
         n, rows = level.vertex_count, level.rows
         tallies = np.zeros(4, np.int64)
@@ -301,13 +312,15 @@ class Cores:
             last, random_ties, tallies, tallies=tallies,
         )  # fmt: skip
 
-    def _move_serially(self, level: Level, scale: float, rounds: int) -> None:
+    def _move_serially(
+        self, level: Level, first: Array, rounds: int, last: int, factor: float, seed: np.uint64
+    ) -> None:
         tallies = np.zeros(4, np.int64)
         active = np.zeros(level.row_count // 32 + 1, np.uint64)
         self._run(
             serial.move_vertices, level, *level.rows, level.mass, self.label, self._total, active,
-            self._sums[0], self._touched[0], self._factor * scale, self._next_seed(), rounds,
-            enough_moves(level.row_count, level.bound), tallies, tallies=tallies,
+            self._sums[0], self._touched[0], factor, seed, first, rounds, last, tallies, tallies=tallies,
+            threads=1,
         )  # fmt: skip
 
     def refine(self, level: Level) -> None:
@@ -454,6 +467,29 @@ class Cores:
         Communities that are not connected are divided.
         """
         return self.split(self.first, frozen(self.label))
+
+    def without_crowds(self, label: Array, seed: int) -> Array:
+        """Return communities of the first level in which no vertex is left that had better be alone.
+
+        Vertices that join a community at the same time may be too many for it where masses are not
+        strengths, and a vertex all of whose neighbours are there is not visited again.
+
+        :param label: a vertex of each vertex's community; returned if there are no such vertices
+        :param seed: of the order in which they move, one by one
+        """
+        level = self.first
+        self.take(level, label.copy())
+        found = np.zeros(level.row_count, np.uint8)
+        count = sum(
+            self._run(
+                cpu.find_better_alone, level, *level.rows, level.mass, self.label, self._total,
+                self._factor, found,
+            )
+        )  # fmt: skip
+        if count == 0:
+            return label
+        self._move_serially(level, found, MOST_ROUNDS, 0, self._factor, np.uint64(first_word(seed)))
+        return self.communities()
 
     def propagate(self, level: Level, backward: cpu.Rows | None, iterations: int) -> Array:
         """Return the label of each vertex after iterations of synchronous label propagation.

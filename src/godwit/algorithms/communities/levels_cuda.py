@@ -121,6 +121,20 @@ def _listed_bytes(*, wide: bool, one_way: bool) -> int:
     return 4 * 4 + 2 * sums + (16 + 8 * wide if one_way else 0)
 
 
+def downloaded_labels(placement: StepPlacement, label: DeviceArray, ids: np.dtype[Any]) -> Array:
+    """Return the smallest vertex of each vertex' community, of labels by position on the only GPU.
+
+    :param label: uint32, numbers below ``placement.capacity`` of communities
+    :param ids: dtype of vertices
+    """
+    (part,) = placement.parts
+    by_position = label[part].download(np.uint32, placement.capacity)
+    by_vertex = by_position[placement.numbering.position]
+    smallest = np.empty(placement.capacity, ids)
+    smallest[by_vertex[::-1]] = np.arange(len(by_vertex), dtype=ids)[::-1]
+    return smallest[by_vertex]
+
+
 def uploaded_labels(placement: StepPlacement, label: Array) -> DeviceArray:
     """Return labels by position on the only GPU, as uint32.
 

@@ -61,9 +61,9 @@ def _stopped(control: Any, i: Any) -> Any:
 def move_vertices(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
     label: Any, total: Any, active: Any, sums: Any, touched: Any, factor: float, seed: Any,
-    most_rounds: int, enough: int, tallies: Any,
+    first: Any, most_rounds: int, enough: int, tallies: Any,
 ) -> None:  # fmt: skip
-    """Move vertices to better communities, round by round: at first all that have arcs.
+    """Move vertices to better communities, round by round.
 
     Active vertices are bits in the order of their visits, so the next one is found at once.
 
@@ -74,6 +74,7 @@ def move_vertices(
     :param active: uint64 (k / 32 + 1) or more, all 0
     :param sums: (n) or more, all 0, and again at the end
     :param touched: (n) or more
+    :param first: uint8 (k): vertices of the first round, if they have arcs; empty: all are
     :param enough: a round with this number of moves or fewer is the last
     :param tallies: int64 (4): moves of the last round, 0, rounds, and visits of vertices
     """
@@ -81,7 +82,7 @@ def move_vertices(
     listed = 0
     for u in range(k):
         touched[_at(listed)] = u
-        listed += ends[_at(u)] > begins[_at(u)]
+        listed += (ends[_at(u)] > begins[_at(u)]) & (first.size == 0 or first[_at(u)] != 0)
     for turn in range(most_rounds):
         a, b, mask = _order_of(seed + np.uint64(turn), k)
         back = _inverse(a)

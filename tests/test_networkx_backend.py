@@ -162,6 +162,18 @@ def test_reciprocity(graph: Any, data: st.DataObject) -> None:
     _check("reciprocity", graph, _node(data, graph))
 
 
+@pytest.mark.parametrize("kind", _UNDIRECTED)
+def test_reciprocity_of_undirected_graphs_is_left_to_networkx(kind: Any) -> None:
+    graph = from_networkx(kind([(0, 1), (1, 2)]))
+    for call in (
+        backend.overall_reciprocity,
+        backend.reciprocity,
+        lambda g: backend.reciprocity(g, 0),
+    ):
+        with pytest.raises(NotImplementedError, match="undirected"):
+            call(graph)
+
+
 def _check_numbers(name: str, graph: Any, *args: Any, tolerance: float, **kwargs: Any) -> None:
     expected = _outcome(_of_networkx(name), graph, *args, **kwargs)
     arrays = from_networkx(graph, {"weight": 1})

@@ -75,6 +75,7 @@ _BY_PAIRS = "``ebunch`` must be given; self-loops, and pairs of a node with itse
 _COMMUNITIES = "Weights must not be negative. Seeds give other communities."
 _LOUVAIN = f"{_COMMUNITIES} ``threshold`` does not count."
 _KRUSKAL = "``algorithm`` must be ``'kruskal'``. Multigraphs are not taken, nor is NaN."
+_DIRECTED = "Undirected graphs are not taken."
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
 FUNCTIONS = {
@@ -255,7 +256,7 @@ FUNCTIONS = {
     "number_strongly_connected_components": Function("components", "search", devices=True),
     "number_weakly_connected_components": Function("components", "search", devices=True),
     "out_degree_centrality": Function("structure", "degrees"),
-    "overall_reciprocity": Function("structure", "search"),
+    "overall_reciprocity": Function("structure", "search", _DIRECTED),
     "pagerank": Function(
         "centrality",
         "iterations",
@@ -277,7 +278,7 @@ FUNCTIONS = {
         devices=True,
         searches="e",
     ),
-    "reciprocity": Function("structure", "search"),
+    "reciprocity": Function("structure", "search", _DIRECTED),
     "resource_allocation_index": Function(
         "similarity", "pairs", _BY_PAIRS, devices=True, searches="ebunch"
     ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -885,6 +887,36 @@ def test_networkx_calls_the_backend_and_keeps_the_conversion() -> None:
     assert set(map(id, graph.__networkx_cache__["backends"]["godwit"].values())) == {id(kept)}
     assert kept.attributes["cost", 1].max() == 3
     assert "Additional parameters" in nx.pagerank.__doc__
+
+
+@_INSTALLED
+@pytest.mark.filterwarnings("ignore:Note. conversions")
+@pytest.mark.parametrize("kind", [*_UNDIRECTED, *_DIRECTED])
+def test_graphs_are_pickled_and_copied_without_their_conversion(kind: Any) -> None:
+    graph = kind(nx.gnp_random_graph(30, 0.2, seed=1))
+    ranks = nx.pagerank(graph, backend="godwit")
+    data = pickle.dumps(graph)
+    assert b"godwit.networkx" not in data  # read where there is no Godwit, too
+    for twin in (pickle.loads(data), copy.deepcopy(graph)):
+        assert nx.pagerank(twin, backend="godwit") == ranks
+        assert set(map(type, twin.__networkx_cache__["backends"]["godwit"].values())) != {
+            type(None)
+        }
+        twin.add_edge(0, 30)
+        assert len(nx.pagerank(twin, backend="godwit")) == 31
+    assert nx.pagerank(graph, backend="godwit") == ranks
+
+
+def test_conversions_by_hand_are_pickled_and_copied() -> None:
+    graph = nx.MultiDiGraph(nx.gnp_random_graph(30, 0.2, seed=1, directed=True))
+    ranks = backend.pagerank(graph_in_arrays := from_networkx(graph, {"weight": 1}))
+    for twin in (
+        pickle.loads(pickle.dumps(graph_in_arrays)),
+        copy.copy(graph_in_arrays),
+        copy.deepcopy(graph_in_arrays),
+    ):
+        assert backend.pagerank(twin) == ranks
+        assert nx.utils.graphs_equal(twin.to_networkx(), graph_in_arrays.to_networkx())
 
 
 @_INSTALLED

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from _godwit_networkx import FUNCTIONS
-from godwit.networkx.conversion import from_networkx
+from godwit.networkx.conversion import converted, from_networkx
 from godwit.networkx.dispatch import can_run, should_run
 from godwit.networkx.graph import ArrayGraph
 
@@ -44,9 +44,7 @@ def convert_from_nx(
     graph_name: str | None = None,
 ) -> ArrayGraph:
     """Return a NetworkX graph in arrays, as NetworkX asks a backend for it; see :func:`from_networkx`."""
-    return from_networkx(
-        graph, edge_attrs, keep_data=bool(preserve_edge_attrs or preserve_node_attrs)
-    )
+    return converted(graph, edge_attrs, bool(preserve_edge_attrs or preserve_node_attrs))
 
 
 def convert_to_nx(obj: Any, *, name: str | None = None) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from godwit.dtypes import Array, id_dtype_for
 from godwit.graph.csr import Graph
 from godwit.graph.interchange.libraries import collector_paused
-from godwit.networkx.graph import ArrayGraph, EdgeData
+from godwit.networkx.graph import ArrayGraph, EdgeData, KeptGraph, kept_conversions
 
 
 def from_networkx(
@@ -39,7 +39,22 @@ def from_networkx(
     :param keep_data: keep the dictionaries of nodes, edges and the graph, too
     :raises NotImplementedError: an attribute has a value that is no number, or beyond 64 bits
     """
-    arrays = _kept(graph) or _structure(graph)
+    return _with_data(_structure(graph, ArrayGraph), graph, edge_attrs, keep_data)
+
+
+def converted(graph: Any, edge_attrs: dict[Any, Any] | None, keep_data: bool) -> ArrayGraph:
+    """Return a NetworkX graph in the arrays that NetworkX keeps of it, or keeps from now on.
+
+    Parameters are those of :func:`from_networkx`.
+    """
+    arrays = _kept(graph) or _structure(graph, KeptGraph)
+    return _with_data(arrays, graph, edge_attrs, keep_data)
+
+
+def _with_data(
+    arrays: ArrayGraph, graph: Any, edge_attrs: dict[Any, Any] | None, keep_data: bool
+) -> ArrayGraph:
+    """Add to the arrays of a graph what they lack of its attributes."""
     wanted = {} if edge_attrs is None else edge_attrs
     missing = [item for item in wanted.items() if item not in arrays.attributes]
     if missing or (keep_data and arrays.edge_data is None):
@@ -55,16 +70,11 @@ def from_networkx(
 
 def _kept(graph: Any) -> ArrayGraph | None:
     """Return the arrays that NetworkX keeps of a graph, with any attributes."""
-    cache = getattr(graph, "__networkx_cache__", None)
-    if not cache or not nx.config.cache_converted_graphs:
-        return None
-    for kept in list(cache.get("backends", {}).get("godwit", {}).values()):
-        if isinstance(kept, ArrayGraph):
-            return kept
-    return None
+    conversions = kept_conversions(graph)
+    return conversions[0] if conversions and nx.config.cache_converted_graphs else None
 
 
-def _structure(graph: Any) -> ArrayGraph:
+def _structure(graph: Any, kind: type[ArrayGraph]) -> ArrayGraph:
     nodes = list(graph._node)
     rows = _rows(graph)
     offsets = np.zeros(len(rows) + 1, np.int64)
@@ -76,7 +86,7 @@ def _structure(graph: Any) -> ArrayGraph:
         multiplicity = np.fromiter(lengths, np.int64, count)
     targets = _positions(nodes, rows, count).astype(id_dtype_for(len(nodes)), copy=False)
     structure = Graph.trusted(offsets, targets, directed=graph.is_directed())
-    arrays = ArrayGraph(nodes, structure, multiplicity)
+    arrays = kind(nodes, structure, multiplicity)
     with suppress(TypeError):  # a subclass with slots
         arrays.origin = weakref.ref(graph)
     return arrays

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from _godwit_networkx import CONVERSION, COSTS, FUNCTIONS, GPU_CALL, PLACING, Cost
-from godwit.networkx.graph import ArrayGraph
+from godwit.networkx.graph import ArrayGraph, kept_conversions
 from godwit.networkx.options import FEW_ARCS, named_devices
 from godwit.runtime.registry import gpu_names
 
@@ -212,11 +212,11 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     if theirs <= ours:
         return "it takes NetworkX less time than a call of Godwit"
     networkx_cache = getattr(graph, "__networkx_cache__", None)
-    kept = (networkx_cache or {}).get("backends", {}).get("godwit", {})
+    kept = kept_conversions(graph)
     conversion = 0.0
     if not kept:
         conversion = CONVERSION.call + CONVERSION.nodes * n + CONVERSION.edges * edges
-    if on_gpus and not any(getattr(arrays, "placements", None) for arrays in kept.values()):
+    if on_gpus and not any(arrays.placements for arrays in kept):
         conversion += PLACING
     if theirs > ours + conversion:
         least = _LEAST_REACHED if kept else max(_LEAST_REACHED, n // _PART)

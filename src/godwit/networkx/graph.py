@@ -73,6 +73,16 @@ class ArrayGraph:
         self._lengths: dict[Any, Graph] = {}
         self._sums: dict[Any, Graph] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle or a copy has: neither placements, nor what belongs to NetworkX's graph."""
+        own: dict[str, Any] = {
+            "origin": None,
+            "placements": {},
+            "scratch": [],
+            "__networkx_cache__": {},
+        }
+        return {**self.__dict__, **own}
+
     def is_directed(self) -> bool:
         """Return True if edges have a direction."""
         return self.structure.directed
@@ -288,6 +298,24 @@ class ArrayGraph:
             f"<ArrayGraph: {direction} {kind}, {self.number_of_nodes():,} nodes, "
             f"{self.number_of_edges():,} edges>"
         )
+
+
+class KeptGraph(ArrayGraph):
+    """A conversion that NetworkX keeps with its graph.
+
+    Pickles and copies of that graph have None in its place, so that they can be read where there is no
+    Godwit, and NetworkX converts such a graph anew.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+
+def kept_conversions(graph: Any) -> list[ArrayGraph]:
+    """Return the conversions of a NetworkX graph that NetworkX keeps with it."""
+    cache = getattr(graph, "__networkx_cache__", None) or {}
+    kept = list(cache.get("backends", {}).get("godwit", {}).values())
+    return [arrays for arrays in kept if isinstance(arrays, ArrayGraph)]
 
 
 def _require_lengths(weights: Array | None, attribute: Any) -> None:

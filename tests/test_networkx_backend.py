@@ -919,6 +919,44 @@ def test_conversions_by_hand_are_pickled_and_copied() -> None:
         assert nx.utils.graphs_equal(twin.to_networkx(), graph_in_arrays.to_networkx())
 
 
+_VIEWS = {
+    "subgraph": lambda graph: graph.subgraph(range(20)),
+    "subgraph of a subgraph": lambda graph: graph.subgraph(range(20)).subgraph(range(15)),
+    "edge subgraph": lambda graph: graph.edge_subgraph(list(graph.edges)[:5]),
+    "without nodes": lambda graph: nx.restricted_view(graph, [17], []),
+    "undirected": lambda graph: graph.to_undirected(as_view=True),
+    "directed": lambda graph: graph.to_directed(as_view=True),
+    "reversed": lambda graph: graph.reverse(copy=False) if graph.is_directed() else graph,
+    "undirected subgraph": lambda graph: graph.to_undirected(as_view=True).subgraph(range(9)),
+}
+
+
+@_INSTALLED
+@pytest.mark.filterwarnings("ignore:Note. conversions")
+@pytest.mark.parametrize("kind", [nx.Graph, nx.MultiDiGraph])
+@pytest.mark.parametrize("view", _VIEWS)
+def test_conversions_of_views_follow_changes_of_the_graph(view: str, kind: Any) -> None:
+    graph = kind(nx.path_graph(30))
+    shown = _VIEWS[view](graph)
+    reached = "single_source_shortest_path_length"
+
+    def check() -> None:
+        assert nx.single_source_shortest_path_length(shown, 0, backend="godwit") == (
+            _of_networkx(reached)(shown, 0)
+        )
+
+    check()
+    [kept] = shown.__networkx_cache__["backends"]["godwit"].values()
+    check()
+    assert [kept] == list(shown.__networkx_cache__["backends"]["godwit"].values())
+    graph.add_edge(0, 5)
+    check()
+    graph.remove_node(3)
+    check()
+    graph.add_node(3)
+    check()
+
+
 @_INSTALLED
 def test_networkx_runs_itself_what_godwit_does_not_take() -> None:
     graph = nx.path_graph(100)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from _godwit_networkx import CONVERSION, COSTS, FUNCTIONS, GPU_CALL, PLACING, Cost
-from godwit.networkx.graph import ArrayGraph, kept_conversions
+from godwit.networkx.graph import ArrayGraph, drop_outdated, kept_conversions
 from godwit.networkx.options import FEW_ARCS, named_devices
 from godwit.runtime.registry import gpu_names
 
@@ -74,11 +74,15 @@ def _reads_otherwise(kind: type) -> bool:
 
 
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Return True if Godwit has the function for these arguments, else why not."""
+    """Return True if Godwit has the function for these arguments, else why not.
+
+    NetworkX asks this before it looks for a conversion that it keeps, so outdated ones are dropped here.
+    """
     try:
         arguments = _arguments(name, args, kwargs)
     except TypeError as error:
         return str(error)
+    drop_outdated(arguments["G"])
     kind: Any = type(arguments["G"])
     if _reads_otherwise(kind):
         return "its class has neighbours of its own"

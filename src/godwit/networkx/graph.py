@@ -318,6 +318,28 @@ def kept_conversions(graph: Any) -> list[ArrayGraph]:
     return [arrays for arrays in kept if isinstance(arrays, ArrayGraph)]
 
 
+_MARK = "godwit_mark"
+
+
+def drop_outdated(graph: Any) -> None:
+    """Clear what NetworkX keeps of a view, such as a subgraph, if the graph that it shows has changed.
+
+    NetworkX clears what it keeps of a graph when that changes, but not what it keeps of its views. So a
+    mark is kept with the graph, and with each view the mark that its graph had.
+    """
+    kept = getattr(graph, "__networkx_cache__", None)
+    shown = graph
+    while (shown_by := getattr(shown, "_graph", None)) is not None:
+        shown = shown_by
+    if shown is graph or kept is None:
+        return
+    kept_of_shown = getattr(shown, "__networkx_cache__", None)
+    mark = None if kept_of_shown is None else kept_of_shown.setdefault(_MARK, object())
+    if mark is None or kept.get(_MARK) is not mark:
+        kept.clear()
+        kept[_MARK] = mark
+
+
 def _require_lengths(weights: Array | None, attribute: Any) -> None:
     if weights is None or len(weights) == 0:
         return

@@ -399,6 +399,17 @@ class TestErrors:
             ('[{"source": 0, "target": 1}]', None, "this is JSON"),
             ("14 53 100\n2 3 4 5 7\n", 1, "unknown format"),
             ("# only comments\n", 1, "unknown format"),
+            ("0 1 {}\n1 2 {}\n", None, "networkx.read_edgelist"),
+            ("ann bob {'weight': 3, 'since': 'May'}\n", None, "networkx.read_edgelist"),
+            (
+                "% sym positive\n1 2 1 1082040961\n2 3 1 1082155839\n",
+                None,
+                "this file has 4: awk '",
+            ),
+            ("ann bob 1 1082040961 x\n", None, "this file has 5: awk '"),
+            ("6,2,4,1289241911.728\n6,5,2,1289241941.534\n", None, "this file has 4: awk -F, '"),
+            ("so many words here\n", 1, "unknown format"),
+            ("1 2 3 4\n1 2 3\n", 1, "unknown format"),
             # DIMACS
             ("c only a comment\n", None, "neither arcs nor a problem line"),
             ("p sp 2 1\na 1 2\n", 2, "malformed line, expected a SOURCE TARGET WEIGHT: 'a 1 2'"),

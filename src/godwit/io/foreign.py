@@ -47,6 +47,11 @@ _KINDS: dict[bytes, str] = {
         "this is DOT, of Graphviz: networkx.nx_pydot.read_dot reads it, godwit.Graph.from_networkx makes "
         "a graph of that"
     ),
+    rb"\s*(#[^\n]*\n\s*)*[^\s#]+[ \t,;]+\S+[ \t,;]+\{[^\n]*\}[ \t\r]*(\n|\Z)": (
+        "this is an edge list of NetworkX with attributes: networkx.read_edgelist reads it, "
+        "godwit.Graph.from_networkx makes a graph of that; networkx.write_edgelist writes none with "
+        'data=False, and weights alone with data=["weight"]'
+    ),
     rb"\s*(\{\s*[\"}]|\[\s*[\[{])": (
         "this is JSON: networkx.node_link_graph makes a graph of what json.load returns, if NetworkX "
         "wrote it; of a list of records pandas.read_json makes a table for godwit.Graph.from_table"

@@ -266,6 +266,10 @@ def recognize(head: Head, options: ReadOptions) -> Format:
         )
     if b"\r" in head.content and b"\n" not in head.content:
         raise FormatError(head.path, "its lines end with CR alone: convert them to LF or CR LF")
+    from godwit.io.text.edge_list import further_columns
+
+    if further := further_columns(head):
+        raise FormatError(head.path, further)
     number, first = next(
         ((i, line) for i, line in enumerate(head.content.decode("utf-8-sig", "replace").split("\n"), 1)
          if line.strip()),

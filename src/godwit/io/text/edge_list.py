@@ -80,6 +80,26 @@ def recognize(head: Head) -> bool:
     )
 
 
+def further_columns(head: Head) -> str:
+    """Return what is wrong with an edge list of more than three columns; "" for other files."""
+    arcs = [_SEPARATOR.split(line) for line in head.lines if line[0] not in COMMENT_MARKS]
+    widths = set(map(len, arcs))
+    if len(widths) != 1 or min(widths) < 4:
+        return ""
+    if not all(
+        _NUMBER.fullmatch(arc[2]) or (_ID.fullmatch(arc[0]) and _ID.fullmatch(arc[1]))
+        for arc in arcs
+    ):
+        return ""
+    with_commas = any("," in line for line in head.lines if line[0] not in COMMENT_MARKS)
+    awk, separator = ("awk -F, ", ",") if with_commas else ("awk ", r"\s+")
+    return (
+        f"an edge list has two or three columns, SOURCE TARGET [WEIGHT], and this file has {widths.pop()}: "
+        f"{awk}'{{print $1, $2, $3}}' keeps three of them; in Python, godwit.Graph.from_table("
+        f'pandas.read_csv(path, sep=r"{separator}", comment="%", header=None), 0, 1, 2) chooses columns'
+    )
+
+
 class Comments(NamedTuple):
     """Declarations in the comments before the first arc.
 

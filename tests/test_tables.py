@@ -6,6 +6,7 @@ import builtins
 import gzip
 import re
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -546,7 +547,12 @@ class TestParquet:
             ({"source": [1.0], "target": [1]}, "source must be an integer or a text, .* double"),
             ({"source": [1], "target": [True]}, "target must be .* bool"),
             ({"source": [1, 2], "target": [1, None]}, "row 1: there is no target"),
+            ({"source": [Decimal(1)], "target": [1]}, r"decimal.*; astype\('int64'\) converts it"),
             ({"source": [1], "target": [1], "weight": ["x"]}, "weight must be a number"),
+            (
+                {"source": [1], "target": [1], "weight": [Decimal("1.5")]},
+                r"weight must be a number, .* decimal.*; astype\('float64'\) converts it",
+            ),
             (
                 {"source": [1, 1], "target": [1, 1], "weight": [2, None]},
                 "row 1: there is no weight",

@@ -293,7 +293,8 @@ class _Survey:
             self.min_id = min(self.min_id, extremes["min"])
             self.max_id = max(self.max_id, extremes["max"])
         elif not pa.types.is_null(column.type):
-            advice = "; astype('int64') converts it" if pa.types.is_floating(column.type) else ""
+            convertible = pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
+            advice = "; astype('int64') converts it" if convertible else ""
             raise self._problem(
                 f"the {name} must be an integer or a text, and its column is of type {column.type}"
                 f"{advice}",
@@ -305,8 +306,10 @@ class _Survey:
 
         kind = column.type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+            convertible = pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or is_text(kind)
+            advice = "; astype('float64') converts it" if convertible else ""
             raise self._problem(
-                f"the weight must be a number, and its column is of type {kind}", None
+                f"the weight must be a number, and its column is of type {kind}{advice}", None
             )
         try:
             self.weight_dtype = _weights(column).dtype

@@ -712,6 +712,9 @@ BAD_INPUT: dict[str, tuple[str, str, str]] = {
     "id 0": ("p sp 3 2\na 1 2 5\na 0 2 4\n", "info FILE", ":3: .*--id-base 0"),
     "negative weight": ("p sp 3 2\na 1 2 5\na 2 3 -4\n", "sssp FILE -s 1", "from 2 to 3.* -4"),
     "NaN weight": ("0 1 1.5\n1 2 nan\n", "sssp FILE -s 0", "from 1 to 2 .*nan"),
+    "zero weight": ("0 1 1.5\n1 2 0\n", "betweenness FILE", "from 1 to 2 .*--ignore-weights"),
+    "several weights": ("0 1 2\n0 1 3\n", "clustering FILE", "0 -> 1 .*--ignore-weights"),
+    "weights of zero": ("0 1 0\n1 2 0\n", "clustering FILE", "positive.*--ignore-weights"),
     "source too small": (
         ROADS,
         "sssp FILE -s 0",

@@ -235,7 +235,7 @@ def _length_bounds(graph: Graph) -> tuple[float, float]:
         raise InputError(
             "betweenness by weights needs weights above 0, as there are endlessly many ways to stay where "
             f"one is; {named_arc(graph, int(np.argmin(weights)))} has weight {smallest}: give it a small "
-            "weight, or leave it out, or count arcs (weighted=False)"
+            "weight, or leave it out, or count arcs (weighted=False, command line: --ignore-weights)"
         )
     if largest == np.inf:
         raise InputError(
@@ -270,7 +270,7 @@ def lost_weight(graph: Graph, tail: int, head: int) -> InputError:
     return InputError(
         f"weights differ too much in size: {named_arc(graph, arc)} has weight {graph.weights[arc]:g}, "
         "which float64 loses when it is added to the distance of where the arc begins; give it a larger "
-        "weight, or count arcs (weighted=False)"
+        "weight, or count arcs (weighted=False, command line: --ignore-weights)"
     )
 
 

@@ -89,14 +89,15 @@ def _make_valued(graph: Graph, weighted: bool) -> Graph:
             source, target = graph.ids.of(np.array(repeated))
             raise InputError(
                 f"clustering by weights needs one weight for each edge, and {source!r} -> {target!r} has "
-                "several; add them up by merge_parallel_arcs('sum')"
+                "several; add them up by merge_parallel_arcs('sum'), or ignore them with weighted=False "
+                "(command line: --undirected keeps the least, --ignore-weights none)"
             )
         assert graph.weights is not None
         largest = float(graph.weights.max(initial=0))
         if largest <= 0 and graph.arc_count:
             raise InputError(
                 f"clustering divides weights by the largest, which must be positive, got {largest:g}; "
-                "weighted=False ignores weights"
+                "weighted=False ignores weights (command line: --ignore-weights)"
             )
         relative = graph.weights.astype(np.float64) / (largest or 1.0)
         valued = graph.with_weights(np.cbrt(relative))

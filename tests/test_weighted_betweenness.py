@@ -20,6 +20,7 @@ from godwit.algorithms.betweenness import cpu as brandes
 from godwit.algorithms.betweenness import path_counts
 from godwit.algorithms.betweenness.cpu import sum_dependencies
 from godwit.algorithms.betweenness.path_counts import clear_search, weighted_search
+from godwit.algorithms.distances import single_source
 from godwit.algorithms.paths import buckets as ring
 from godwit.cli.application import app
 from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError, ValueOverflowError
@@ -32,6 +33,8 @@ each_ring = pytest.mark.parametrize("buckets", [4, 8, 64, 1024])
 
 
 def _ring(patch: pytest.MonkeyPatch, buckets: int) -> None:
+    """Set the size of the ring of betweenness; that of distances has words of 64 bits, and stays."""
+    assert single_source.BUCKETS % 64 == 0  # imported before
     for module in (path_counts, ring):
         patch.setattr(module, "BUCKETS", buckets)
 

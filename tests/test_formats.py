@@ -524,6 +524,15 @@ class TestErrors:
         missing = tmp_path / "missing.gr"
         with pytest.raises(FileError, match=f"no such file: {missing}"):
             read(missing)
+        for text, advice in {
+            "rmat:10,seed=3": "godwit.generate",
+            "dataset:web-Google": r"godwit.dataset\('web-Google'\)",
+            "web-google": "command line: dataset:web-google",
+            "https://example.org/roads.csv": "download it first",
+            "~/roads.csv": "os.path.expanduser",
+        }.items():
+            with pytest.raises(FileError, match=f"no such file: {text}; .*{advice}"):
+                read(text)
         with pytest.raises(FileError, match="is a directory"):
             read(tmp_path)
         with pytest.raises(FileError, match="cannot read"):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from godwit.dtypes import WEIGHT_DTYPES, as_count, as_flag
-from godwit.errors import FormatError, InputError, LostDataWarning, shown
+from godwit.errors import FileError, FormatError, InputError, LostDataWarning, shown
 from godwit.files import errors_named, replacing
 from godwit.graph.arcs import ArcList, Progress, ReadOptions
 from godwit.graph.csr import Graph, assemble
@@ -114,6 +114,7 @@ def read(
         _checked_weight_dtype(weight_dtype),
         progress,
     )
+    _check_is_no_name(path)
     with open_source(path, progress) as source:
         chosen = format_named(format) if format is not None else recognize(source.head, options)
         _check_options(source.path, chosen, options)
@@ -122,6 +123,30 @@ def read(
             warnings.warn(f"{source.path}: {content.unread}", LostDataWarning, stacklevel=3)
         graph = content if isinstance(content, Graph) else assemble(content, options)
         return _with_options(graph, source.path, options)
+
+
+def _check_is_no_name(path: str | os.PathLike[str]) -> None:
+    """Raise FileError for the name of a graph, or an address, where there is no such file."""
+    from godwit.graph.generators.spec import is_spec
+    from godwit.io.datasets.catalog import PREFIX, is_named
+
+    text = os.fspath(path)
+    if os.path.exists(text):
+        return
+    name = text.removeprefix(PREFIX)
+    if "://" in text:
+        advice = "graphs are not read over the network: download it first"
+    elif is_spec(text):
+        advice = "godwit.generate makes the graph of this name"
+    elif name != text or is_named(name):
+        advice = (
+            f"godwit.dataset({name!r}) fetches a published graph (command line: {PREFIX}{name})"
+        )
+    elif text.startswith("~"):
+        advice = "~ is not expanded: os.path.expanduser does that"
+    else:
+        return
+    raise FileError(f"no such file: {text}; {advice}")
 
 
 STREAMED_BYTES = 1 << 24

@@ -84,6 +84,11 @@ def named(text: str) -> DataSet:
     )
 
 
+def is_named(text: str) -> bool:
+    """Return True if a data set has this name."""
+    return text.casefold() in _by_name()
+
+
 @cache
 def catalog() -> tuple[DataSet, ...]:
     """Return all named data sets."""

@@ -145,7 +145,7 @@ def leiden(
         vertices of a community costs ``resolution`` and each edge within one yields its weight; in
         directed graphs, pairs are ordered
     :param iterations: 2 and more: all begins again with the communities found, which raises the modularity
-        a little; 1 takes about two thirds of the time of 2
+        of graphs with clear communities. The first of several is rough, so 1 takes no less time than 2
     :returns: as of :func:`louvain`, and ``.quality`` by the objective
 
     Other parameters and errors are as for :func:`louvain`.

@@ -327,6 +327,35 @@ class TestColumns:
         with pytest.warns(LostDataWarning, match="not read: 'year'"):
             assert not read(path).is_weighted
 
+    @pytest.mark.parametrize(
+        ("kinds", "directed"),
+        [
+            ("Undirected Undirected", False),
+            ("undirected  Undirected", False),
+            ("Directed Directed", True),
+            ("road rail", True),
+            ("Undirected road", True),
+        ],
+    )
+    def test_kinds_of_edges_as_gephi_writes_them(
+        self, tmp_path: Path, kinds: str, directed: bool
+    ) -> None:
+        first, second = kinds.split()
+        rows = f"ann,bob,{first},0,,2\nbob,cyd,{second},1,,3\n"
+        path = csv_file(tmp_path, f"Source,Target,Type,Id,Label,Weight\n{rows}")
+        graph = read(path)
+        assert graph.directed == directed
+        assert graph.arc_count == (2 if directed else 4)
+        assert read(path, directed=False).arc_count == 4
+        assert read(path, columns=("Source", "Target", "Weight")).directed
+
+    def test_edges_of_both_kinds_need_a_decision(self, tmp_path: Path) -> None:
+        path = csv_file(tmp_path, "Source,Target,Type,Weight\n0,1,Directed,1\n1,2,Undirected,1\n")
+        with pytest.raises(FormatError, match=r"column Type calls some edges directed.*directed="):
+            read(path)
+        assert read(path, directed=True).arc_count == 2
+        assert read(path, directed=False).arc_count == 4
+
     def test_one_usual_name_is_not_enough(self, tmp_path: Path) -> None:
         with pytest.raises(FormatError, match="cannot tell which columns"):
             read(csv_file(tmp_path, "id,source,friend\n0,1,2\n"))

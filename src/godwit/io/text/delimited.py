@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
@@ -37,6 +37,9 @@ from godwit.io.source import Source
 from godwit.io.text.csv_header import Header, header_of
 from godwit.io.text.writing import joined, text_scalar
 
+_KIND_COLUMN = "type"  # of Gephi's tables of edges
+_MOST_KINDS = 8  # texts in it: Directed and Undirected, in any letters
+
 _HEXADECIMAL = r"^[ \t]*-?0[xX]"  # Arrow takes such integers, too
 
 _SHARE_HELD = 1 / 6  # the text, its columns and what is made of them take up to 5.4 times the text
@@ -55,11 +58,12 @@ def recognize(head: Head) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> ArcList:
-    """Read arcs, with int32, int64 or float64 weights if there is a column for them; directed.
+    """Read arcs, with int32, int64 or float64 weights if there is a column for them.
 
+    They are directed, unless a column ``Type``, as Gephi writes it, says ``Undirected`` in all rows.
     Columns are those of ``options.columns``; None: see
-    :func:`godwit.graph.table_columns.choose_columns`. Ids are names, unless
-    ``options.relabel`` is False: vertices then count from ``options.id_base``; None: 0.
+    :func:`godwit.graph.table_columns.choose_columns`. Ids are names, unless ``options.relabel`` is False:
+    vertices then count from ``options.id_base``; None: 0.
     """
     table = _Table(source, options)
     arcs = arcs_of_tables(
@@ -70,7 +74,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         one_table=not table.in_blocks,
         most_rows=table.most_rows,
     )
-    return replace(arcs, unread=table.unread)
+    return replace(arcs, unread=table.unread, directed=table.directed)
 
 
 class _Table:
@@ -100,6 +104,38 @@ class _Table:
         self._held: Any = None
         self._look_through()
         self._settle_types()
+        self.directed = True
+        if header.names and options.columns is None:
+            self.directed = self._are_directed(header.fields, options)
+
+    def _are_directed(self, names: Sequence[str], options: ReadOptions) -> bool:
+        """Return False if a column says that all rows are undirected.
+
+        :raises FormatError: it says so of some rows only, and the options do not decide
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.csv
+
+        of_kinds = [at for at, name in enumerate(names) if name.strip().lower() == _KIND_COLUMN]
+        if len(of_kinds) != 1 or of_kinds[0] in self.columns.used or self.content.size == 0:
+            return True
+        given = self._options(_LARGEST_BLOCK, True, {of_kinds[0]: pa.large_string()})
+        kinds: set[str] = set()
+        with self._errors_placed():
+            for batch in pyarrow.csv.open_csv(pa.BufferReader(self.content), **given):
+                kinds.update(pc.unique(batch.column(0)).to_pylist())
+                if len(kinds) > _MOST_KINDS:
+                    return True  # of something else
+        plain = {"" if kind is None else kind.strip().lower() for kind in kinds}
+        if options.directed is None and plain == {"directed", "undirected"}:
+            raise self.problem(
+                f"the column {names[of_kinds[0]]} calls some edges directed, and others undirected; "
+                f"directed=True or directed=False decides for all (command line: --columns "
+                f"{names[self.columns.source]},{names[self.columns.target]})",
+                None,
+            )
+        return plain != {"undirected"}
 
     def parsed(self) -> Iterator[Any]:
         """Yield tables of the two or three columns."""
@@ -234,7 +270,7 @@ class _Table:
         if content.size == 0:
             return self._empty()
         return pyarrow.csv.read_csv(
-            pa.BufferReader(content), **self._options(_PARALLEL_BLOCK, True)
+            pa.BufferReader(content), **self._options(_PARALLEL_BLOCK, True, self._used)
         )
 
     def _blocks(self, threaded: bool) -> Iterator[Any]:
@@ -246,7 +282,7 @@ class _Table:
             return
         block = min(max(self.source.room(_SHARE_OF_BLOCK), _SMALLEST_BLOCK), _LARGEST_BLOCK)
         reader = pyarrow.csv.open_csv(
-            pa.BufferReader(self.content), **self._options(block, threaded)
+            pa.BufferReader(self.content), **self._options(block, threaded, self._used)
         )
         done = 0
         for batch in iter(lambda: next(reader, None), None):
@@ -262,11 +298,16 @@ class _Table:
             [(name, kind) for name, kind in zip(NAMES, self.types, strict=False)]
         ).empty_table()
 
-    def _options(self, block: int, threaded: bool) -> dict[str, Any]:
+    @property
+    def _used(self) -> dict[int, Any]:
+        """Types of the columns that are read, by position."""
+        return dict(zip(self.columns.used, self.types, strict=True))
+
+    def _options(self, block: int, threaded: bool, types: Mapping[int, Any]) -> dict[str, Any]:
         from pyarrow.csv import ConvertOptions, ParseOptions
         from pyarrow.csv import ReadOptions as RowOptions
 
-        used = [str(position) for position in self.columns.used]
+        column_types = {str(position): kind for position, kind in types.items()}
         return {
             "read_options": RowOptions(
                 block_size=block,
@@ -275,8 +316,8 @@ class _Table:
             ),
             "parse_options": ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             "convert_options": ConvertOptions(
-                include_columns=used,
-                column_types=dict(zip(used, self.types, strict=True)),
+                include_columns=list(column_types),
+                column_types=column_types,
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

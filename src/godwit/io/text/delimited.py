@@ -129,10 +129,10 @@ class _Table:
                     return True  # of something else
         plain = {"" if kind is None else kind.strip().lower() for kind in kinds}
         if options.directed is None and plain == {"directed", "undirected"}:
+            chosen = ",".join(names[at] for at in self.columns.used)
             raise self.problem(
                 f"the column {names[of_kinds[0]]} calls some edges directed, and others undirected; "
-                f"directed=True or directed=False decides for all (command line: --columns "
-                f"{names[self.columns.source]},{names[self.columns.target]})",
+                f"directed=True or directed=False decides for all (command line: --columns {chosen})",
                 None,
             )
         return plain != {"undirected"}

@@ -15,7 +15,7 @@ import godwit as gw
 from emulated_grid import emulated_gpus, results_on_gpus
 from godwit.algorithms.communities import cuda as label_steps
 from godwit.arrays import ResultLocation
-from godwit.errors import GraphTooLargeError, InputError, RunTimeoutError
+from godwit.errors import InputError, RunTimeoutError
 from godwit.graph.csr import Graph
 from godwit.runtime.gpu_options import ExperimentOptions, GpuOptions
 from gpu_endpoints import COUNT, names_of, needs_gpu, on_endpoints
@@ -180,20 +180,6 @@ class TestSeveral:
                 gw.label_propagation(placed)
             with pytest.raises(InputError, match="schedule"):
                 gw.label_propagation(graph, devices="cuda:0", gpu=GpuOptions(schedule="warp"))
-
-    def test_a_graph_that_does_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("GODWIT_DEVICES", raising=False)
-        graph = gw.generators.path(5000)
-        message = r"cuda:0 needs .* and has .* free; .*devices='cpu'"
-        with emulated_gpus(1, memory_bytes=300_000) as machine:
-            with pytest.raises(GraphTooLargeError, match=message):
-                gw.label_propagation(graph, devices="cuda:0")
-            with gw.place(graph, "cuda:0") as placed, pytest.raises(GraphTooLargeError):
-                gw.label_propagation(placed)
-            result = gw.label_propagation(graph)
-            assert machine.held_bytes(0) == 0
-        assert result.statistics.devices == ("cpu",)
-        assert np.array_equal(result.label, gw.label_propagation(graph, devices="cpu").label)
 
 
 @pytest.mark.parametrize(

@@ -234,19 +234,20 @@ class TestSeveral:
             with gw.place(graph, "cuda:0") as there, pytest.raises(InputError, match="placed"):
                 gw.leiden(there, devices="cpu")
 
-    def test_a_graph_that_does_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("find", [gw.leiden, gw.label_propagation])
+    def test_a_graph_that_does_not_fit(self, monkeypatch: pytest.MonkeyPatch, find: Method) -> None:
         monkeypatch.delenv("GODWIT_DEVICES", raising=False)
         graph = gw.generators.path(5000)
         message = r"cuda:0 needs .* and has .* free; .*devices='cpu'"
         with emulated_gpus(1, memory_bytes=300_000) as machine:
             with pytest.raises(GraphTooLargeError, match=message):
-                gw.leiden(graph, devices="cuda:0")
+                find(graph, devices="cuda:0")
             with gw.place(graph, "cuda:0") as placed, pytest.raises(GraphTooLargeError):
-                gw.leiden(placed)
-            result = gw.leiden(graph)
+                find(placed)
+            result = find(graph)
             assert machine.held_bytes(0) == 0
         assert result.statistics.devices == ("cpu",)
-        assert np.array_equal(result.label, gw.leiden(graph, devices="cpu").label)
+        assert np.array_equal(result.label, find(graph, devices="cpu").label)
 
 
 @pytest.mark.usefixtures("few_classes")

@@ -29,7 +29,7 @@ _KINDS = {
     "if": "signed integers or floating-point numbers",
     "iu": "integers",
 }
-"""What arrays of some kinds of dtypes (``dtype.kind``) hold."""
+"""Names of the contents of arrays, by the kinds of their dtypes (``dtype.kind``)."""
 
 
 def checked_array(values: Any, count: int, name: str, kinds: str) -> Array:

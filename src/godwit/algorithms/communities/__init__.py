@@ -375,7 +375,7 @@ class _LevelsRun:
         with statistics.phase("run"):
             cores = self._cores(query.thread_limit(devices), poll)
             label, maps = self.find(cores)
-            label = self._without_crowds(cores, label)
+            label = self._without_negative_scores(cores, label)
             label, mass = by_size(label, query.strengths(self.graph, self.arcs.rows))
             value = query.modularity_of(
                 self.graph, self.arcs.rows, label, self._weight, (cores.inside, mass)
@@ -386,11 +386,11 @@ class _LevelsRun:
             self.graph, label, maps, value, quality, statistics, self.options.location
         )
 
-    def _without_crowds(self, cores: Cores, label: Array) -> Array:
-        """Return communities that vertices have left which are better off alone (levels.py)."""
+    def _without_negative_scores(self, cores: Cores, label: Array) -> Array:
+        """Return communities in which no vertex has a negative score, as CPM's may at first (levels.py)."""
         if self.objective != "cpm" or cores.first.is_serial:
             return label
-        return cores.without_crowds(label, self.seed)
+        return cores.without_negative_scores(label, self.seed)
 
     def _cores(self, threads: int | None, poll: RunPoll | None) -> Cores:
         """Return the steps of the CPU."""
@@ -454,7 +454,7 @@ class _LevelsRun:
                             poll.before = steps.visits
                         cores = self._cores(None, poll)
                         on_host = downloaded_labels(whole, label, self.graph.targets.dtype)
-                        kept = self._without_crowds(cores, on_host)
+                        kept = self._without_negative_scores(cores, on_host)
                         steps.visits += cores.visits
                         steps.rounds += cores.rounds
                         if kept is not on_host:

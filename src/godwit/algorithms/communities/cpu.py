@@ -952,7 +952,7 @@ def propagate_labels(
 
 
 @kernel
-def find_better_alone(
+def find_negative_scores(
     rank: int, size: int, control: Any, begins: Any, ends: Any, targets: Any, weights: Any, mass: Any,
     label: Any, total: Any, factor: float, found: Any,
 ) -> int:  # fmt: skip

@@ -468,8 +468,8 @@ class Cores:
         """
         return self.split(self.first, frozen(self.label))
 
-    def without_crowds(self, label: Array, seed: int) -> Array:
-        """Return communities of the first level in which no vertex is left that had better be alone.
+    def without_negative_scores(self, label: Array, seed: int) -> Array:
+        """Return communities of the first level after all vertices whose score is negative have moved.
 
         Vertices that join a community at the same time may be too many for it where masses are not
         strengths, and a vertex all of whose neighbours are there is not visited again.
@@ -482,7 +482,7 @@ class Cores:
         found = np.zeros(level.row_count, np.uint8)
         count = sum(
             self._run(
-                cpu.find_better_alone, level, *level.rows, level.mass, self.label, self._total,
+                cpu.find_negative_scores, level, *level.rows, level.mass, self.label, self._total,
                 self._factor, found,
             )
         )  # fmt: skip

@@ -35,7 +35,7 @@ from godwit.runtime.polling import RunPoll
 from godwit.supersteps.arrays import DeviceArray
 from godwit.supersteps.one_gpu import OneGpuPlan, Preparation, compiling
 from godwit.supersteps.placement import StepPlacement
-from godwit.supersteps.results import VertexValues, deliver_items
+from godwit.supersteps.results import VertexValues, deliver_items, deliver_vertices
 from godwit.supersteps.run import state_words, step_source
 
 ARGUMENTS = struct_dtype("algorithms/communities/levels.cuh", "Arguments")
@@ -127,9 +127,7 @@ def downloaded_labels(placement: StepPlacement, label: DeviceArray, ids: np.dtyp
     :param label: uint32, numbers below ``placement.capacity`` of communities
     :param ids: dtype of vertices
     """
-    (part,) = placement.parts
-    by_position = label[part].download(np.uint32, placement.capacity)
-    by_vertex = by_position[placement.numbering.position]
+    by_vertex: Array = deliver_vertices(placement, label, np.int32, ResultLocation())[0]
     smallest = np.empty(placement.capacity, ids)
     smallest[by_vertex[::-1]] = np.arange(len(by_vertex), dtype=ids)[::-1]
     return smallest[by_vertex]

@@ -15,7 +15,7 @@ from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
 
-from emulated_grid_machine import EmulationError, Kernel, Machine
+from emulated_grid_machine import PAGE_BYTES, EmulationError, Kernel, Machine
 
 _MOST_SHARED_BYTES = 227 << 10  # of a block
 
@@ -36,6 +36,7 @@ class Result(IntEnum):
 
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_OUT_OF_MEMORY = 2
     CUDA_ERROR_INVALID_DEVICE = 101
     CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720
 
@@ -59,6 +60,31 @@ class _PeerAttribute(IntEnum):
 class _FunctionAttribute(IntEnum):
     CU_FUNC_ATTRIBUTE_NUM_REGS = 4
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+
+class _AllocationType(IntEnum):
+    CU_MEM_ALLOCATION_TYPE_PINNED = 1
+
+
+class _LocationType(IntEnum):
+    CU_MEM_LOCATION_TYPE_DEVICE = 1
+
+
+class _AccessFlags(IntEnum):
+    CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3
+
+
+class _Granularity(IntEnum):
+    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0
+
+
+class _OnDevice:
+    """``CUmemAllocationProp`` and ``CUmemAccessDesc``: something about a GPU's memory."""
+
+    def __init__(self) -> None:
+        self.type: Any = None
+        self.flags: Any = None
+        self.location = SimpleNamespace(type=None, id=-1)
 
 
 class Runtime:
@@ -279,6 +305,12 @@ class Driver:
 
     CUresult = Result
     CUfunction_attribute = _FunctionAttribute
+    CUmemAllocationType = _AllocationType
+    CUmemLocationType = _LocationType
+    CUmemAccess_flags = _AccessFlags
+    CUmemAllocationGranularity_flags = _Granularity
+    CUmemAllocationProp = _OnDevice
+    CUmemAccessDesc = _OnDevice
 
     def __init__(self, machine: Machine, load: Callable[[bytes], dict[str, Kernel]]) -> None:
         self._machine = machine
@@ -309,6 +341,35 @@ class Driver:
     def cuCtxSetCurrent(self, context: int) -> tuple[int]:
         self._machine.device = context - 1
         return (0,)
+
+    def cuMemGetAllocationGranularity(self, _: Any, kind: Any) -> tuple[Result, int]:
+        return Result.CUDA_SUCCESS, PAGE_BYTES
+
+    def cuMemAddressReserve(self, nbytes: int, *_: int) -> tuple[Result, int]:
+        return Result.CUDA_SUCCESS, self._machine.reserve(nbytes)
+
+    def cuMemCreate(self, nbytes: int, kind: Any, _: int) -> tuple[Result, int]:
+        pages = self._machine.create_pages(kind.location.id, nbytes)
+        return (Result.CUDA_SUCCESS if pages else Result.CUDA_ERROR_OUT_OF_MEMORY), pages
+
+    def cuMemMap(self, to: int, nbytes: int, _: int, pages: int, __: int) -> tuple[Result]:
+        self._machine.map_pages(to, nbytes, pages)
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemRelease(self, pages: int) -> tuple[Result]:
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemSetAccess(self, to: int, nbytes: int, rights: Any, count: int) -> tuple[Result]:
+        self._machine.require_access(to, nbytes, [one.location.id for one in rights[:count]])
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemUnmap(self, begin: int, nbytes: int) -> tuple[Result]:
+        self._machine.unmap(begin, nbytes)
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemAddressFree(self, begin: int, nbytes: int) -> tuple[Result]:
+        self._machine.unreserve(begin, nbytes)
+        return (Result.CUDA_SUCCESS,)
 
     def cuModuleLoadData(self, code: bytes) -> tuple[int, dict[str, Kernel]]:
         self._machine.refuse_while_running("loading")

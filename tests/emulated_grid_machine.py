@@ -12,13 +12,15 @@ import ctypes
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count as count_up
 from typing import Any
 
 import numpy as np
 
+PAGE_BYTES = 4096
+"""Granularity of physical memory that is mapped."""
 _GUARD = b"\xab" * 256  # before and behind every buffer
 _GARBAGE = 0xCD
 _MOST_FILLED_BYTES = 1 << 26
@@ -76,9 +78,22 @@ class _Launch:
 
 @dataclass
 class _Memory:
+    """Memory that kernels access.
+
+    :param device: where it lies; -1 for the host
+    :param shares: bytes on each GPU, of reserved addresses to which memory of several is mapped; or None
+    """
+
     device: int
     nbytes: int
     held: np.ndarray[Any, Any] | None
+    shares: dict[int, int] | None = None
+
+    def bytes_on(self, device: int) -> int:
+        """How much of it lies on a GPU."""
+        if self.shares is not None:
+            return self.shares.get(device, 0)
+        return self.nbytes if device == self.device else 0
 
 
 @dataclass
@@ -114,6 +129,9 @@ class Machine:
         self.lock = threading.RLock()
         self._current = threading.local()
         self._memory: dict[int, _Memory] = {}
+        self._pages: dict[
+            int, tuple[int, int]
+        ] = {}  # physical memory that is not mapped: GPU, bytes
         self._pointers: list[int] = []
         self._streams: dict[int, _Stream] = {}
         self._numbers = count_up(1)
@@ -131,7 +149,8 @@ class Machine:
 
     def held_bytes(self, device: int) -> int:
         """What is allocated on a GPU; of page-locked host memory for -1."""
-        return sum(one.nbytes for one in list(self._memory.values()) if one.device == device)
+        of_buffers = sum(one.bytes_on(device) for one in list(self._memory.values()))
+        return of_buffers + sum(size for gpu, size in self._pages.values() if gpu == device)
 
     def holds(self, pointer: int) -> bool:
         """Whether that is where allocated memory begins."""
@@ -143,6 +162,10 @@ class Machine:
             self.refuse_while_running("allocating")
             if device >= 0 and self.held_bytes(device) + nbytes > self.memory_bytes:
                 return 0
+            return self._add(device, nbytes)
+
+    def _add(self, device: int, nbytes: int, shares: dict[int, int] | None = None) -> int:
+        with self.lock:
             held = np.empty(nbytes + 3 * len(_GUARD), np.uint8)
             pointer = -(-(held.ctypes.data + len(_GUARD)) // 256) * 256
             begin = pointer - held.ctypes.data
@@ -151,9 +174,62 @@ class Machine:
             guard = np.frombuffer(_GUARD, np.uint8)
             held[begin - len(_GUARD) : begin] = guard
             held[begin + nbytes : begin + nbytes + len(_GUARD)] = guard
-            self._memory[pointer] = _Memory(device, nbytes, held)
+            self._memory[pointer] = _Memory(device, nbytes, held, shares)
             self._pointers = sorted(self._memory)
             return pointer
+
+    # Memory of several GPUs at consecutive addresses.
+
+    def create_pages(self, device: int, nbytes: int) -> int:
+        """The number of new physical memory, 0 if there is not enough."""
+        with self.lock:
+            if nbytes % PAGE_BYTES:
+                raise EmulationError(f"{nbytes} bytes are no whole pages")
+            if self.held_bytes(device) + nbytes > self.memory_bytes:
+                return 0
+            number = next(self._numbers)
+            self._pages[number] = device, nbytes
+            return number
+
+    def reserve(self, nbytes: int) -> int:
+        """The first of new addresses without memory."""
+        return self._add(self.device, nbytes, {})
+
+    def map_pages(self, pointer: int, nbytes: int, pages: int) -> None:
+        """Give addresses their memory, which is theirs from then on."""
+        with self.lock:
+            device, size = self._pages.pop(pages)
+            base = self._pointers[bisect_right(self._pointers, pointer) - 1]
+            shares = self._memory[base].shares
+            if shares is None or size != nbytes or pointer != base + sum(shares.values()):
+                raise EmulationError("pages are not mapped one behind the other")
+            shares[device] = shares.get(device, 0) + nbytes
+
+    def require_access(self, pointer: int, nbytes: int, devices: Sequence[int]) -> None:
+        """EmulationError unless all of these addresses have memory that the GPUs reach."""
+        shares = self._memory[pointer].shares
+        assert shares is not None
+        if sum(shares.values()) != nbytes or nbytes != self._memory[pointer].nbytes:
+            raise EmulationError("addresses without memory")
+        for here in devices:
+            for there in shares:
+                if here != there and not self.peers[here, there]:
+                    raise EmulationError(f"GPU {here} does not reach GPU {there}")
+
+    def unmap(self, pointer: int, nbytes: int) -> None:
+        """Take the memory of addresses away from the first on."""
+        with self.lock:
+            shares = self._memory[pointer].shares
+            if shares is None or sum(shares.values()) != nbytes:
+                raise EmulationError("other addresses were mapped than are unmapped")
+            self.refuse_while_running("unmapping")
+            shares.clear()
+
+    def unreserve(self, pointer: int, nbytes: int) -> None:
+        """Give addresses back, whose memory was unmapped."""
+        if self._memory[pointer].shares or self._memory[pointer].nbytes != nbytes:
+            raise EmulationError("addresses are given back that are mapped, or only some of them")
+        self.free(pointer)
 
     def adopt(self, pointer: int, nbytes: int) -> None:
         """Take the host's own memory for page-locked."""

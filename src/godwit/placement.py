@@ -295,16 +295,19 @@ def cores_are_sooner(graph: Graph, core_ns: float) -> bool:
     return graph.arc_count * (core_ns - _GPU_ARC_NS) < _GPU_CALL_NS
 
 
-def default_devices(graph: Graph, *, searches: int = 1) -> DevicesArgument:
+def default_devices(
+    graph: Graph, *, searches: int = 1, nbytes: int | None = None
+) -> DevicesArgument:
     """Return the devices that suit one query of a graph that is not placed: the first GPU, if it has room.
 
     Placing the graph takes longer than most queries, and k times as long on k GPUs.
 
     :param searches: of the query: with many, all GPUs pay
+    :param nbytes: limit of the memory that the query takes; None: a few times what the graph takes
     """
     gpus: Sequence[str] = gpu_names()
     if searches * graph.arc_count < _LONG_QUERY_ARCS:
-        gpus = _first_with_room(gpus, graph)
+        gpus = _first_with_room(gpus, _ROOM * graph.nbytes if nbytes is None else nbytes)
     return list(gpus) or None
 
 
@@ -315,28 +318,28 @@ def devices_to_keep(graph: Graph) -> DevicesArgument:
     """
     gpus = gpu_names()
     is_wide = graph.arc_count >= max(_WIDE_ARCS, _WIDE_DEGREE * graph.vertex_count)
-    return list(gpus if is_wide else _first_with_room(gpus, graph)) or None
+    return list(gpus if is_wide else _first_with_room(gpus, _ROOM * graph.nbytes)) or None
 
 
-def _first_with_room(gpus: Sequence[str], graph: Graph) -> Sequence[str]:
-    """Return the first GPU alone if the graph has room there, else all."""
+def _first_with_room(gpus: Sequence[str], nbytes: int) -> Sequence[str]:
+    """Return the first GPU alone if it has so much free memory, else all."""
     if len(gpus) < 2:
         return gpus
     from godwit.runtime.cuda.memory import free_memory_bytes
 
     index = int(gpus[0].partition(":")[2])
-    return gpus[:1] if _ROOM * graph.nbytes <= free_memory_bytes(index) else gpus
+    return gpus[:1] if nbytes <= free_memory_bytes(index) else gpus
 
 
 def default_step_devices(
-    graph: Graph, *, atomics: bool = False, searches: int = 1
+    graph: Graph, *, atomics: bool = False, searches: int = 1, nbytes: int | None = None
 ) -> DevicesArgument:
     """Return the devices that suit a query in supersteps: several GPUs only if they have peer access.
 
     :param atomics: they also need atomics in each other's memory
-    :param searches: as of :func:`default_devices`
+    :param searches: as of :func:`default_devices`, like ``nbytes``
     """
-    names = default_devices(graph, searches=searches)
+    names = default_devices(graph, searches=searches, nbytes=nbytes)
     if isinstance(names, list) and not are_peers(resolve_devices(names), atomics=atomics):
         return names[:1]
     return names

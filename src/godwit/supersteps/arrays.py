@@ -87,7 +87,7 @@ class DeviceArray:
         self._placement.unmap_to_free(self, 0 < self.nbytes(part) < nbytes)
         if part not in self or self[part].nbytes < nbytes:
             self.release(part)  # first: the larger buffer may need the memory
-            self._buffers[part.place] = Buffer(part.index, nbytes)
+            self._buffers[part.place] = self._placement.new_buffer(part, nbytes)
         return self[part]
 
     def rooms(self, part: StepPart) -> list[Buffer | PinnedBuffer]:
@@ -107,7 +107,7 @@ class DeviceArray:
     def resident(self, part: StepPart, values: Array) -> Buffer:
         """Return a device's buffer, uploading `values` if it has none."""
         if part not in self:
-            buffer = Buffer(part.index, values.nbytes)
+            buffer = self._placement.new_buffer(part, values.nbytes)
             buffer.upload(values)
             self._buffers[part.place] = buffer
         return self[part]

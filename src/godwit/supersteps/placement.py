@@ -7,7 +7,7 @@ for making and closing a placement, its GPUs are used under :meth:`StepPlacement
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from threading import Lock
 from time import perf_counter
@@ -22,8 +22,16 @@ from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
 from godwit.runtime.cuda import driver, memory
-from godwit.runtime.cuda.devices import CLOSED, held_gpus, reach_each_other
+from godwit.runtime.cuda.devices import (
+    CLOSED,
+    GpuLocks,
+    HeldGpus,
+    held_gpus,
+    reach_each_other,
+    refuse_held,
+)
 from godwit.runtime.cuda.driver import Stream
+from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
 from godwit.supersteps.arrays import ArraysByName, DeviceArray, StepPart
@@ -48,6 +56,11 @@ Kept = TypeVar("Kept")
 Outcome = TypeVar("Outcome")
 
 
+_OWN_BYTES = 192
+"""Bytes for each vertex that a GPU keeps of its own memory for what is accessed in any order: arrays of vertices,
+where arrays of arcs lie in other GPUs' memory, too."""
+_SHORT_BYTES = 16
+"""Arrays of at most so many bytes for each vertex are such arrays."""
 _COPY_ROOM = 4
 """A GPU has ample room for a copy of a graph if this number of copies would fit."""
 _RUNS_PER_LOOK = 16
@@ -64,6 +77,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :param processes: those whose GPUs run together, each of which has the graph and one device; None: this
         process has all devices
     :param results: the vertices whose values results have; None: all, or of several processes a share
+    :param lenders: other GPUs that the only device reaches, as they reach it: arrays may lie in their memory where
+        its own has no room
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
@@ -83,8 +98,12 @@ class StepPlacement(GpuEndpoints[StepPart]):
         numbering: Positions | None = None,
         processes: OtherProcesses | None = None,
         results: range | None = None,
+        lenders: Sequence[int] = (),
     ) -> None:
         super().__init__(devices)
+        self.lenders = tuple(lenders)
+        if lenders:
+            self.gpu_locks = GpuLocks([*self.indexes, *lenders])
         self.processes = processes
         self._results = results
         self.device_count = len(devices) if processes is None else processes.count
@@ -99,6 +118,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self.devices = tuple(devices)
         self.seconds: dict[str, float] = {}
         self._copies: list[StepPlacement] = []
+        self._whole_numbering: Positions | None = None
+        self._lending = Lock()
         self._runs_on_copies = 0
         self.copies_fit = True
         self._copying = Lock()
@@ -123,7 +144,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
             numbering = number_vertices(graph, self.device_count, partition, id_dtype=id_dtype)
         self.numbering = numbering
         self.add_seconds("number", begin)
-        with held_gpus(self.indexes):
+        with HeldGpus(self.gpu_locks):
             driver.enable_peer_access(self.indexes)
             try:
                 for place, index in enumerate(self.indexes):
@@ -250,10 +271,51 @@ class StepPlacement(GpuEndpoints[StepPart]):
             for part in self.parts
         ]
         if any(missing):  # asking the driver for its free memory is slow
-            require_room(self.indexes, missing, memory.free_memory_bytes)
+            self.require_room(missing, memory.free_memory_bytes)
         for array, nbytes in needs:
             for part in self.parts:
                 array.room(part, nbytes[part.place])
+
+    def require_room(self, part_bytes: Sequence[int], free_bytes: Callable[[int], int]) -> None:
+        """Raise GraphTooLargeError if new arrays do not fit.
+
+        :param part_bytes: size of the arrays, by device
+        :param free_bytes: returns the free memory of a GPU
+        """
+        require_room(self.indexes, part_bytes, free_bytes, self.lenders)
+
+    def new_buffer(self, part: StepPart, nbytes: int) -> Buffer:
+        """Return memory for an array on a device, which may lie on lenders.
+
+        :raises GraphTooLargeError: there is no room
+        """
+        if not self.lenders:
+            return Buffer(part.index, nbytes)
+        is_short = nbytes <= _SHORT_BYTES * self.vertex_count
+        free = memory.free_memory_bytes(part.index)
+        own = max(0, free - (0 if is_short else _OWN_BYTES * self.vertex_count))
+        if nbytes <= own:
+            return Buffer(part.index, nbytes)
+        return joint_buffer(self._shares(part.index, nbytes, own))
+
+    def _shares(self, index: int, nbytes: int, own: int) -> dict[int, int]:
+        """Return how much of an array lies on each GPU, in whole pages.
+
+        :param own: bytes that the GPU ``index`` gives before others do; the rest comes last
+        """
+        rooms = [(index, own), *((gpu, memory.free_memory_bytes(gpu)) for gpu in self.lenders)]
+        rooms.append((index, memory.free_memory_bytes(index) - own))
+        shares = dict.fromkeys((index, *self.lenders), 0)
+        missing = nbytes
+        for gpu, room in rooms:
+            page = page_bytes(gpu)
+            share = min(-(-missing // page), max(0, room) // page) * page
+            shares[gpu] += share
+            missing = max(0, missing - share)
+        if missing:
+            self.require_room([nbytes], memory.free_memory_bytes)
+            shares[index] += missing  # pages are not enough: this fails
+        return shares
 
     def rows(
         self, direction: Direction, weighted: bool = False, *, ordered: bool = False
@@ -487,11 +549,34 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def run_on_first(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
         """Return what a function returns for the whole graph on one GPU, of several on the first.
 
+        Where its memory does not suffice, arrays lie in that of the others, too, if they reach each other.
+
         :raises GraphTooLargeError: there is no room for it
         """
         if len(self.parts) == 1:
             return run(self)
-        return self.run_on_copies(1, lambda copies: run(copies.placements[0]))
+        lenders = set(self.indexes[1:]) - {self.indexes[0]} if self.reach_each_other else ()
+        if self.copies_fit or not lenders:
+
+            def run_on_copy(copies: StepCopies) -> Outcome:
+                (copy,) = copies.placements
+                self._whole_numbering = copy.numbering
+                return run(copy)
+
+            try:
+                return self.run_on_copies(1, run_on_copy)
+            except GraphTooLargeError:
+                if not lenders:
+                    raise
+        refuse_held(self.indexes)  # a progress function would wait for itself
+        with self._lending:
+            joint = StepPlacement(
+                self.devices[:1], self.graph, numbering=self._whole_numbering, results=self.results,
+                lenders=sorted(lenders),
+            )  # fmt: skip
+            with closing(joint):
+                self._whole_numbering = joint.numbering
+                return run(joint)
 
     def run_on_first_with_room(self, run: Callable[[StepPlacement], Outcome]) -> Outcome | None:
         """Return the same as :meth:`run_on_first`, or None if the first of several GPUs has no room.

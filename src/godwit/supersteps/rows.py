@@ -280,7 +280,7 @@ class RowBuilder:
             sorting = 0 if self.ordered else _SORT_BYTES * min(arcs, _LEAST_SORTED_ARCS)
             ends = 8 * (part.owned + 1) if self.turns else 0
             needs.append(needed + max(8 * (graph.vertex_count + 1) + ends + chunk, sorting))
-        require_room([part.index for part in self.parts], needs, spare_bytes)
+        self.placement.require_room(needs, spare_bytes)
 
     def _sum_lengths(self) -> None:
         """Compute the CSR offsets of the rows of each partition: the prefix sums of their lengths."""

@@ -31,6 +31,9 @@ from godwit.worker.query import GraphArgument
 _SUM_BITS = 51
 """Sums of all weights are below 2^51, so sums of strengths are below 2^53: exact in float64."""
 
+_VERTEX_BYTES, _ARC_BYTES = 256, 48
+"""Limits of the memory of a GPU that a run takes for each vertex and arc."""
+
 _SHORT_SUMS = 1 << 31
 """Sums of strengths below this are of 32 bits where arcs have weight 1: half of the memory is read."""
 
@@ -66,7 +69,10 @@ def on_gpus_or_threads(
         chosen = graph.context.devices
         yield graph.graph, chosen, graph if chosen[0].kind == "cuda" else None
     elif isinstance(graph, Graph):
-        chosen = resolve_devices(default_step_devices(graph) if devices is None else devices)
+        if devices is None:
+            nbytes = _VERTEX_BYTES * graph.vertex_count + _ARC_BYTES * graph.arc_count
+            devices = default_step_devices(graph, nbytes=nbytes)
+        chosen = resolve_devices(devices)
         if chosen[0].kind == "cpu":
             yield graph, chosen, None
             return

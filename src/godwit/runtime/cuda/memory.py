@@ -160,6 +160,7 @@ class KeptMemory(Generic[Allocation]):
 
 _KEPT: KeptMemory[int] = KeptMemory(KEPT_BYTES)
 _ABANDONED: list[tuple[int, int]] = []  # GPU and pointer of buffers that were never closed
+_UNMAPPING: dict[int, Callable[[], None]] = {}  # by pointer: frees memory of joint_memory.py
 
 
 class _Closing:
@@ -250,8 +251,7 @@ class Buffer(_Closing):
 
     def moved(self) -> Buffer:
         """Return a buffer with the memory of this one, which has none afterwards."""
-        made = Buffer.__new__(Buffer)
-        made.index, made.nbytes, made.pointer = self.index, self.nbytes, self.pointer
+        made = _buffer_at(self.index, self.nbytes, self.pointer)
         self.pointer, self.nbytes = 0, 0
         return made
 
@@ -323,6 +323,19 @@ def kept_or_new(index: int, nbytes: int) -> Buffer:
     pointer = _KEPT.take(index, nbytes)
     if pointer is None:
         return Buffer(index, nbytes)
+    return _buffer_at(index, nbytes, pointer)
+
+
+def mapped_buffer(index: int, nbytes: int, pointer: int, unmap: Callable[[], None]) -> Buffer:
+    """Return a buffer of memory that was mapped, and is not to be kept (:meth:`Buffer.keep`).
+
+    :param unmap: frees the memory
+    """
+    _UNMAPPING[pointer] = unmap
+    return _buffer_at(index, nbytes, pointer)
+
+
+def _buffer_at(index: int, nbytes: int, pointer: int) -> Buffer:
     buffer = Buffer.__new__(Buffer)
     buffer.index, buffer.nbytes, buffer.pointer = index, nbytes, pointer
     return buffer
@@ -348,7 +361,12 @@ def free_abandoned(indexes: Sequence[int]) -> None:
 def _free(index: int, pointer: int) -> None:
     _, runtime = bindings()
     with suppress(DeviceError), entered(index):
-        runtime.cudaFree(pointer)
+        unmap = _UNMAPPING.pop(pointer, None)
+        if unmap is None:
+            runtime.cudaFree(pointer)
+        else:
+            runtime.cudaDeviceSynchronize()  # as cudaFree does
+            unmap()
 
 
 def free_memory_bytes(index: int) -> int:

@@ -274,7 +274,7 @@ class GpuEndpoints(Generic[Part]):
     def close(self) -> None:
         """Free all memory, after the run that uses it; closing twice does no harm."""
         if not self.closed:
-            with held_gpus(self.indexes):
+            with HeldGpus(self.gpu_locks):
                 self.closed = True
                 self._free()
 
@@ -387,13 +387,23 @@ def _part_bytes(graph: LocalGraph, hubs: int, packs: bool, *, several: bool) -> 
 
 
 def require_room(
-    indexes: Sequence[int], part_bytes: Sequence[int], free_bytes: Callable[[int], int]
-) -> None:
+    indexes: Sequence[int], part_bytes: Sequence[int], free_bytes: Callable[[int], int],
+    lenders: Sequence[int] = (),
+) -> None:  # fmt: skip
     """Raise GraphTooLargeError if parts, of which some may share a GPU, do not fit.
 
     :param free_bytes: returns the free memory of a GPU
+    :param lenders: further GPUs in whose memory they may lie
     """
     short = []
+    if lenders:
+        together = sorted({*indexes, *lenders})
+        needed, free = sum(part_bytes), sum(map(free_bytes, together))
+        if needed > free:
+            names = " and ".join(f"cuda:{index}" for index in together)
+            need, have = config.readable_bytes(needed), config.readable_bytes(free)
+            short.append(f"{names} together need {need} and have {have} free")
+        indexes, part_bytes = (), ()
     for index in sorted(set(indexes)):
         needed = sum(
             nbytes for gpu, nbytes in zip(indexes, part_bytes, strict=True) if gpu == index

@@ -1,0 +1,116 @@
+"""Memory of several GPUs at consecutive addresses, for what does not fit into the memory of one.
+
+CUDA's virtual memory management maps pages of physical memory, of any GPUs, one behind the other. Kernels and
+copies take such memory for that of the GPU that they run on; what lies elsewhere comes over the links between
+the GPUs. A page that is mapped lives until it is unmapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from godwit import config
+from godwit.errors import DeviceError, GraphTooLargeError
+from godwit.runtime.cuda import memory
+from godwit.runtime.cuda.driver import checked, entered, loaded_cupy
+from godwit.runtime.cuda.libraries import bindings
+from godwit.runtime.cuda.memory import Buffer
+
+
+@lru_cache
+def page_bytes(index: int) -> int:
+    """Return the size of a GPU's pages: of joint memory a GPU gives whole pages."""
+    driver, _ = bindings()
+    least = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+    with entered(index):
+        outcome = driver.cuMemGetAllocationGranularity(_kind_of(index), least)
+        return int(checked(outcome, f"asking cuda:{index} for the size of its pages"))
+
+
+def joint_buffer(shares: Mapping[int, int]) -> Buffer:
+    """Return a buffer at consecutive addresses in the memory of several GPUs, all of which access it.
+
+    Its GPU is the first one. The caller holds all of them, and they reach each other's memory.
+
+    :param shares: bytes by GPU, in their order, which are rounded up to whole pages
+    :raises GraphTooLargeError: a GPU has no room
+    :raises DeviceError: they do not reach each other's memory
+    """
+    driver, _ = bindings()
+    sizes = {
+        index: -(-nbytes // page_bytes(index)) * page_bytes(index)
+        for index, nbytes in shares.items()
+    }
+    total, first = sum(sizes.values()), next(iter(sizes))
+    with entered(first):
+        start = int(checked(driver.cuMemAddressReserve(total, 0, 0, 0), "reserving addresses"))
+        mapped = 0
+        try:
+            for index, nbytes in sizes.items():
+                if nbytes == 0:
+                    continue
+                handle = _pages(index, nbytes)
+                outcome = driver.cuMemMap(start + mapped, nbytes, 0, handle, 0)
+                driver.cuMemRelease(handle)
+                checked(outcome, f"mapping memory of cuda:{index}")
+                mapped += nbytes
+            access = [_access_of(index) for index in sizes]
+            outcome = driver.cuMemSetAccess(start, total, access, len(access))
+            names = ", ".join(f"cuda:{index}" for index in sizes)
+            checked(outcome, f"giving {names} access to each other's memory")
+        except BaseException:
+            _unmap(start, mapped, total)
+            raise
+    return memory.mapped_buffer(first, total, start, lambda: _unmap(start, total, total))
+
+
+def _pages(index: int, nbytes: int) -> Any:
+    """Return physical memory of a GPU, having freed what is kept for later if need be."""
+    driver, _ = bindings()
+    status, handle = driver.cuMemCreate(nbytes, _kind_of(index), 0)
+    no_memory = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    if status == no_memory:
+        memory.free_kept(index)
+        if (cupy := loaded_cupy()) is not None:
+            with entered(index):
+                cupy.get_default_memory_pool().free_all_blocks()
+        status, handle = driver.cuMemCreate(nbytes, _kind_of(index), 0)
+    if status == no_memory:
+        free = config.readable_bytes(memory.free_memory_bytes(index))
+        raise GraphTooLargeError(
+            f"cuda:{index} cannot give {config.readable_bytes(nbytes)}: {free} are free"
+        )
+    checked((status,), f"memory of cuda:{index}")
+    return handle
+
+
+def _unmap(start: int, mapped: int, reserved: int) -> None:
+    """Free mapped pages, and the addresses from ``start`` on."""
+    driver, _ = bindings()
+    with suppress(DeviceError):
+        if mapped:
+            driver.cuMemUnmap(start, mapped)
+        driver.cuMemAddressFree(start, reserved)
+
+
+def _kind_of(index: int) -> Any:
+    """Return the description of a GPU's memory."""
+    driver, _ = bindings()
+    kind = driver.CUmemAllocationProp()
+    kind.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    kind.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    kind.location.id = index
+    return kind
+
+
+def _access_of(index: int) -> Any:
+    """Return the right of a GPU to read and write."""
+    driver, _ = bindings()
+    right = driver.CUmemAccessDesc()
+    right.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    right.location.id = index
+    right.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    return right

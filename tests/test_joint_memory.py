@@ -1,0 +1,198 @@
+"""Graphs that need the memory of several GPUs, for algorithms that one GPU runs: what cores compute."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import godwit as gw
+from emulated_grid import emulated_gpus
+from godwit.algorithms.communities import levels
+from godwit.errors import GraphTooLargeError, InputError
+from godwit.graph.csr import Graph
+from godwit.graph.cuda import builder
+from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
+from godwit.supersteps import rows
+from gpu_endpoints import COUNT, names_of, needs_gpu
+
+Method = Callable[..., list[Any]]
+_BYTES = 400_000
+"""Memory of an emulated GPU, of which Leiden's method needs two for the graph of :func:`dense`."""
+
+
+def dense(method: Method | None = None) -> Graph:
+    if method is of_strong_components:
+        return gw.generators.rmat(9, 30, seed=2, symmetrize=False)
+    return gw.generators.rmat(9, 40, seed=1)
+
+
+@pytest.fixture
+def scaled_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that suit GPUs of less than a megabyte, and graphs that are large for them."""
+    monkeypatch.setattr(builder, "_RESERVED_BYTES", 0)
+    monkeypatch.setattr(rows, "CHUNK_ARCS", 1 << 10)
+    monkeypatch.setattr(levels, "SMALL_VERTICES", 16)
+    monkeypatch.setattr(levels, "_SMALL_GRAPH_ARCS", 1)
+    monkeypatch.delenv("GODWIT_DEVICES", raising=False)
+
+
+def of_leiden(graph: Any, **where: Any) -> list[Any]:
+    found = gw.leiden(graph, seed=1, **where)
+    return [found.label, found.modularity, *found.levels]
+
+
+def of_louvain(graph: Any, **where: Any) -> list[Any]:
+    return [gw.louvain(graph, seed=1, **where).label]
+
+
+def of_labels(graph: Any, **where: Any) -> list[Any]:
+    return [gw.label_propagation(graph, seed=1, **where).label]
+
+
+def of_trusses(graph: Any, **where: Any) -> list[Any]:
+    return [gw.truss_number(graph, **where).truss]
+
+
+def of_strong_components(graph: Any, **where: Any) -> list[Any]:
+    return [gw.strongly_connected_components(graph, **where).label]
+
+
+METHODS: dict[Method, int] = {
+    of_leiden: 400_000,
+    of_louvain: 350_000,
+    of_labels: 200_000,
+    of_trusses: 400_000,
+    of_strong_components: 130_000,
+}
+"""Methods, and for each the memory of an emulated GPU: more than half of what it needs."""
+
+
+def check(method: Method, graph: Graph, given: Any, **where: Any) -> None:
+    for mine, theirs in zip(method(given, **where), method(graph, devices="cpu"), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.fixture
+def joint(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, int]]:
+    """The shares of the buffers that are made."""
+    from godwit.supersteps import placement
+
+    made: list[dict[int, int]] = []
+
+    def note(shares: dict[int, int]) -> memory.Buffer:
+        made.append(shares)
+        return joint_buffer(shares)
+
+    monkeypatch.setattr(placement, "joint_buffer", note)
+    return made
+
+
+class TestBuffers:
+    def test_content_and_memory(self) -> None:
+        with emulated_gpus(3) as machine:
+            page = page_bytes(0)
+            buffer = joint_buffer({0: 1, 1: 2 * page, 2: page + 1})
+            assert [machine.held_bytes(index) for index in range(3)] == [page, 2 * page, 2 * page]
+            assert (buffer.index, buffer.nbytes) == (0, 5 * page)
+            values = np.arange(5 * page // 8)
+            buffer.upload(values)
+            np.testing.assert_array_equal(buffer.download(np.int64, len(values)), values)
+            buffer.close()
+            buffer.close()
+            assert [machine.held_bytes(index) for index in range(3)] == [0, 0, 0]
+
+    def test_a_gpu_without_room(self) -> None:
+        with emulated_gpus(2, memory_bytes=1 << 16) as machine:
+            with pytest.raises(
+                GraphTooLargeError, match=r"cuda:1 cannot give 68\.0 KiB: 64\.0 KiB"
+            ):
+                joint_buffer({0: 1, 1: (1 << 16) + 1})
+            assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
+
+    def test_buffers_that_nobody_closes(self) -> None:
+        with emulated_gpus(2) as machine:
+            made = joint_buffer({0: 1, 1: 1})
+            assert made.nbytes
+            del made
+            gc.collect()
+            memory.free_abandoned([0])
+            assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
+
+
+@pytest.mark.usefixtures("scaled_down")
+class TestEmulated:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_results_are_those_of_cores(self, method: Method, joint: list[dict[int, int]]) -> None:
+        graph = dense(method)
+        with emulated_gpus(2, memory_bytes=METHODS[method]) as machine:
+            check(method, graph, graph, devices=names_of(2))
+            assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
+        lent = sum(shares[1] for shares in joint)
+        assert lent > 0
+
+    def test_directed_weights_on_three(self, joint: list[dict[int, int]]) -> None:
+        graph = gw.generators.rmat(9, 30, seed=2, symmetrize=False, weights=(1, 9))
+        with emulated_gpus(3, memory_bytes=_BYTES) as machine:
+            with gw.place(graph, names_of(3)) as placed:
+                for _ in range(2):
+                    check(of_leiden, graph, placed)
+            assert [machine.held_bytes(index) for index in range(3)] == [0, 0, 0]
+        assert all(any(shares.get(lender) for shares in joint) for lender in (1, 2))
+
+    def test_defaults_take_all_gpus(self, joint: list[dict[int, int]]) -> None:
+        graph = dense()
+        with emulated_gpus(2, memory_bytes=_BYTES):
+            check(of_leiden, graph, graph)
+        assert joint
+
+    @pytest.mark.parametrize("peers", [None, np.eye(2)])
+    def test_too_large_for_all(self, peers: Any) -> None:
+        graph = dense()
+        nbytes = _BYTES // 3 if peers is None else _BYTES
+        names = "cuda:0 and cuda:1 together need" if peers is None else "cuda:0 needs"
+        with emulated_gpus(2, memory_bytes=nbytes, peers=peers) as machine:
+            with pytest.raises(GraphTooLargeError, match=rf"{names} .* free; .*devices='cpu'"):
+                gw.leiden(graph, devices=names_of(2))
+            found = gw.leiden(graph)
+            assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
+        assert found.statistics.devices == ("cpu",)
+
+    def test_a_progress_function_that_asks_the_same_graph(self) -> None:
+        graph = dense()
+        with emulated_gpus(2, memory_bytes=_BYTES), gw.place(graph, names_of(2)) as placed:
+
+            def ask(_: int) -> None:
+                gw.louvain(placed)
+
+            with pytest.raises(InputError, match="at work for this thread"):
+                gw.leiden(placed, progress=ask)
+            check(of_leiden, graph, placed)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.skipif(COUNT < 2, reason="needs two GPUs")
+@pytest.mark.alone
+class TestOnGpus:
+    @pytest.fixture
+    def narrow(self) -> Iterator[None]:
+        """Leave 700 MB of the first GPU."""
+        import cupy
+
+        with driver.entered(0):
+            taken = cupy.cuda.Memory(memory.free_memory_bytes(0) - 700_000_000)
+        yield
+        del taken
+
+    @pytest.mark.usefixtures("narrow")
+    @pytest.mark.parametrize("method", METHODS)
+    def test_results_are_those_of_cores(self, method: Method, joint: list[dict[int, int]]) -> None:
+        symmetrize = "false" if method is of_strong_components else "true"
+        graph = gw.generate(f"rmat:20,edge_factor=64,symmetrize={symmetrize},seed=1")
+        check(method, graph, graph, devices=["cuda:0", "cuda:1"])
+        assert sum(shares[1] for shares in joint) > 0

@@ -193,7 +193,10 @@ class PlacedGraph:
         """
         self.check_open()
         names = [device.name for device in self.context.devices[:2]]
-        if names[0] not in self._elsewhere and len(_first_with_room(names, self.graph)) > 1:
+        if (
+            names[0] not in self._elsewhere
+            and len(_first_with_room(names, _ROOM * self.graph.nbytes)) > 1
+        ):
             return None
         return self._placed_on(names[0])
 

@@ -34,6 +34,7 @@ from godwit.runtime.cuda.driver import Stream
 from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
+from godwit.supersteps import rows
 from godwit.supersteps.arrays import ArraysByName, DeviceArray, StepPart
 from godwit.supersteps.halos import HaloBuilder, Halos, make_subscriber_masks
 from godwit.supersteps.processes import OtherProcesses
@@ -57,10 +58,10 @@ Outcome = TypeVar("Outcome")
 
 
 _OWN_BYTES = 192
-"""Bytes for each vertex that a GPU keeps of its own memory for what is accessed in any order: arrays of vertices,
-where arrays of arcs lie in other GPUs' memory, too."""
+"""Bytes for each vertex that a GPU with lenders keeps of its own memory for arrays of vertices, which are
+accessed in any order; those of arcs are read one after the other."""
 _SHORT_BYTES = 16
-"""Arrays of at most so many bytes for each vertex are such arrays."""
+"""Arrays of at most so many bytes for each vertex are taken for arrays of vertices."""
 _COPY_ROOM = 4
 """A GPU has ample room for a copy of a graph if this number of copies would fit."""
 _RUNS_PER_LOOK = 16
@@ -77,7 +78,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :param processes: those whose GPUs run together, each of which has the graph and one device; None: this
         process has all devices
     :param results: the vertices whose values results have; None: all, or of several processes a share
-    :param lenders: other GPUs that the only device reaches, as they reach it: arrays may lie in their memory where
+    :param lenders: other GPUs that reach the only device, and it them: arrays may lie in their memory where
         its own has no room
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
@@ -293,10 +294,16 @@ class StepPlacement(GpuEndpoints[StepPart]):
             return Buffer(part.index, nbytes)
         is_short = nbytes <= _SHORT_BYTES * self.vertex_count
         free = memory.free_memory_bytes(part.index)
-        own = max(0, free - (0 if is_short else _OWN_BYTES * self.vertex_count))
+        own = free if is_short else max(0, free - self._own_bytes)
         if nbytes <= own:
             return Buffer(part.index, nbytes)
         return joint_buffer(self._shares(part.index, nbytes, own))
+
+    @cached_property
+    def _own_bytes(self) -> int:
+        """Bytes of its own memory that a GPU with lenders keeps for arrays of vertices, and for uploads."""
+        arcs = min(rows.CHUNK_ARCS, self.graph.arc_count)
+        return _OWN_BYTES * self.vertex_count + rows.LONGEST_WEIGHT_BYTES * arcs
 
     def _shares(self, index: int, nbytes: int, own: int) -> dict[int, int]:
         """Return how much of an array lies on each GPU, in whole pages.

@@ -47,6 +47,7 @@ class RowClass(IntEnum):
 
 CHUNK_ARCS = 1 << 26
 """Arcs of the graph that are uploaded at once."""
+LONGEST_WEIGHT_BYTES = 8
 
 HUB_ARCS = 1 << 15
 """A vertex with more arcs is a hub: shorter rows keep one device busy for less than a meeting takes."""

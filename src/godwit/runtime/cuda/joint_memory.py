@@ -1,8 +1,8 @@
 """Memory of several GPUs at consecutive addresses, for what does not fit into the memory of one.
 
-CUDA's virtual memory management maps pages of physical memory, of any GPUs, one behind the other. Kernels and
-copies take such memory for that of the GPU that they run on; what lies elsewhere comes over the links between
-the GPUs. A page that is mapped lives until it is unmapped.
+CUDA's virtual memory management maps pages of the physical memory of any GPUs one behind the other. Kernels
+and copies take such memory for that of the GPU that they run on; what lies elsewhere comes over the links
+between the GPUs. A page that is mapped lives until it is unmapped.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ _WARP_ARCS = _WARP_SLOTS // 2
 _CHUNK_ARCS = 256
 _CHUNK_SLOTS = 2 * _CHUNK_ARCS
 _PART_BYTES = 32
+_LISTED_BYTES = 24
 _MOST_BINS = 3 * LABEL_CLASSES  # these as in labels.cuh
 _COUNTERS_BYTES = 8 * LABEL_CLASSES + 3 * 4 * _MOST_BINS
 _MOST_ARENA_BYTES = 1 << 28
@@ -161,7 +162,8 @@ class _LabelPlan(OneGpuPlan):
         n = placement.capacity
         self.allocate(
             {
-                **dict.fromkeys(("label", "chosen", "order", "parent"), 4 * n),
+                **dict.fromkeys(("label", "chosen", "parent"), 4 * n),
+                "listed": _LISTED_BYTES * n,
                 "active": n + 4,
                 "firsts": 4 * _MOST_BINS * blocks,
                 "chunks": 4 * n if chunks else 0,

@@ -75,6 +75,15 @@ struct LongPart {
     u32 padding;
 };
 
+// A listed vertex, with what a visit needs: what it reads lies side by side with that of the next one.
+struct Listed {
+    u32 v;
+    u32 id;
+    u32 own;  // its label, which stays until its class moves; in the order of Graphalytics the first one
+    u32 leaving;  // arcs from it
+    i64 begin;    // the first of them
+};
+
 struct Arguments {
     Stage stage;
     Rows<Id> out;
@@ -83,8 +92,8 @@ struct Arguments {
     const i64 *in_weights;
     const Id *vertices;  // by position
     u32 *label;
-    u32 *chosen;  // by place in `order`; NO_LABEL: it stays
-    u32 *order;   // positions
+    u32 *chosen;  // by place in `listed`; NO_LABEL: it stays
+    Listed *listed;
     u8 *active;   // by position, in whole words
     u32 *parent;  // by position
     u32 *firsts;  // as in Lists
@@ -225,11 +234,6 @@ struct Labels {
     __device__ __forceinline__ VertexLists lists() const {
         return lists_of(arguments, block.state);
     }
-    __device__ __forceinline__ u64 arcs_of(u32 v) const {
-        u64 arcs = arguments.out.offsets[v + 1] - arguments.out.offsets[v];
-        if (arguments.is_directed) arcs += arguments.in.offsets[v + 1] - arguments.in.offsets[v];
-        return arcs;
-    }
     __device__ __forceinline__ RowKind kind_of(u64 arcs) const {
         if (arcs <= TINY_ARCS) return ROW_TINY;
         return arcs <= WARP_ARCS ? ROW_WARP : static_cast<RowKind>(ROW_LONG);
@@ -237,19 +241,27 @@ struct Labels {
     static __device__ __forceinline__ u32 chunks_of(u64 arcs) {
         return static_cast<u32>((arcs + ROW_CHUNK_ARCS - 1) / ROW_CHUNK_ARCS);
     }
-    __device__ __forceinline__ u64 word_of(u32 v, u64 start) const {
-        return thread_mix(start + static_cast<u64>(arguments.vertices[v]));
+    static __device__ __forceinline__ u64 word_of(const Listed &listed, u64 start) {
+        return thread_mix(start + u64{listed.id});
+    }
+    __device__ __forceinline__ u32 own_of(const Listed &listed) const {
+        return IS_CDLP ? arguments.label[listed.v] : listed.own;
     }
 
-    __device__ __forceinline__ RowArcs row_of(u32 v) const {
-        RowArcs row{};
-        row.begin = arguments.out.offsets[v];
-        row.leaving = row.arcs = static_cast<u64>(arguments.out.offsets[v + 1] - row.begin);
+    __device__ __forceinline__ RowArcs row_of(u32 v, i64 begin, u64 leaving) const {
+        RowArcs row{begin, 0, leaving, leaving};
         if (arguments.is_directed) {
             row.in_begin = arguments.in.offsets[v];
             row.arcs += static_cast<u64>(arguments.in.offsets[v + 1] - row.in_begin);
         }
         return row;
+    }
+    __device__ __forceinline__ RowArcs row_of(u32 v) const {
+        const i64 begin = arguments.out.offsets[v];
+        return row_of(v, begin, static_cast<u64>(arguments.out.offsets[v + 1] - begin));
+    }
+    __device__ __forceinline__ RowArcs row_of(const Listed &listed) const {
+        return row_of(listed.v, listed.begin, listed.leaving);
     }
 
     // The end of an arc of a row, a position.
@@ -284,9 +296,10 @@ struct Labels {
 
     // Choose by a row of at most ARCS arcs.
     template <u32 ARCS>
-    __device__ __forceinline__ u32 thread_choose(const RowArcs &row, u32 v, u64 start) const {
-        const u32 own = arguments.label[v];
-        const u64 word = word_of(v, start);
+    __device__ __forceinline__ u32 thread_choose(const RowArcs &row, const Listed &listed,
+                                                 u64 start) const {
+        const u32 v = listed.v, own = own_of(listed);
+        const u64 word = word_of(listed, start);
         u32 label[ARCS];
         Sum weight[ARCS];
 #pragma unroll
@@ -350,13 +363,14 @@ struct Labels {
 
     __device__ __forceinline__ void warp_choose(const LabelTable &table, u32 place,
                                                 u64 start) const {
-        const u32 v = arguments.order[place], own = arguments.label[v];
-        const RowArcs row = row_of(v);
-        const u64 word = word_of(v, start);
+        const Listed listed = arguments.listed[place];
+        const u32 own = own_of(listed);
+        const RowArcs row = row_of(listed);
+        const u64 word = word_of(listed, start);
         const LabelTable part = table.from(0, slots_for(row.arcs));
         for (u32 slot = lane_id(); slot < part.slots; slot += WARP) part.clear(slot);
         __syncwarp();
-        warp_add(part, row, v, own, 0, row.arcs);
+        warp_add(part, row, listed.v, own, 0, row.arcs);
         __syncwarp();
         Candidate best = NO_CANDIDATE;
         Sum own_sum = 0;
@@ -387,20 +401,23 @@ struct Labels {
     // Add a chunk of a long row to the row's table.
     __device__ __forceinline__ void warp_add_chunk(const Units &units, u32 chunk) const {
         const u32 place = lists().warp_place_of(units, chunk);
-        const u32 v = arguments.order[place], first = arguments.chunks[place];
-        const RowArcs row = row_of(v);
+        const u32 first = arguments.chunks[place];
+        const Listed listed = arguments.listed[place];
+        const RowArcs row = row_of(listed);
         const u64 slot = static_cast<u64>(first - units.chunk) * CHUNK_SLOTS;
         const LabelTable table = arena().from(slot, slots_for(row.arcs));
         const u64 begin = static_cast<u64>(chunk - first) * ROW_CHUNK_ARCS;
-        warp_add(table, row, v, arguments.label[v], begin, min(row.arcs, begin + ROW_CHUNK_ARCS));
+        warp_add(table, row, listed.v, own_of(listed), begin,
+                 min(row.arcs, begin + ROW_CHUNK_ARCS));
     }
 
     // Find the best label of the part of a long row's table that belongs to a chunk, and clear it.
     __device__ __forceinline__ void warp_choose_part(const Units &units, u32 chunk,
                                                      u64 start) const {
         const u32 place = lists().warp_place_of(units, chunk);
-        const u32 v = arguments.order[place], own = arguments.label[v];
-        const u64 word = word_of(v, start);
+        const Listed listed = arguments.listed[place];
+        const u32 own = own_of(listed);
+        const u64 word = word_of(listed, start);
         const u64 from = static_cast<u64>(chunk - units.chunk) * CHUNK_SLOTS;
         const LabelTable part = arena().from(from, CHUNK_SLOTS);
         Candidate best = NO_CANDIDATE;
@@ -420,9 +437,9 @@ struct Labels {
     }
 
     // The label that the vertex of a long row takes, in all lanes.
-    __device__ __forceinline__ u32 warp_choice(u32 place, u32 v) const {
+    __device__ __forceinline__ u32 warp_choice(u32 place, const Listed &listed) const {
         const LongPart *parts = arguments.parts + arguments.chunks[place];
-        const u32 count = chunks_of(arcs_of(v));
+        const u32 count = chunks_of(row_of(listed).arcs);
         Candidate best = NO_CANDIDATE;
         Sum own_sum = 0;
         for (u32 i = lane_id(); i < count; i += WARP) {
@@ -431,7 +448,7 @@ struct Labels {
         }
         __syncwarp();
         best = warp_best(best);
-        return choice(best, warp_total(own_sum), arguments.label[v]);
+        return choice(best, warp_total(own_sum), own_of(listed));
     }
 
     // Chunks of long rows, rows, and groups of tiny rows: what warps take.
@@ -454,14 +471,15 @@ struct Labels {
         unit = (unit - units.rows(ROW_WARP)) * WARP + lane_id();
         const u32 place = units.begins[ROW_TINY] + static_cast<u32>(unit);
         const bool is_there = unit < units.rows(ROW_TINY);
-        const u32 v = is_there ? arguments.order[place] : 0;
-        const RowArcs row = is_there ? row_of(v) : RowArcs{};
+        const Listed listed = is_there ? arguments.listed[place] : Listed{};
+        const RowArcs row = is_there ? row_of(listed) : RowArcs{};
         // The vote decides before lanes part: ptxas of CUDA 13.0 votes again where it is needed, if only some lanes
         // come there, and these wait forever.
         if (__all_sync(FULL_WARP, row.arcs <= TINY_ARCS / 2)) {
-            if (is_there) arguments.chosen[place] = thread_choose<TINY_ARCS / 2>(row, v, start);
+            if (is_there)
+                arguments.chosen[place] = thread_choose<TINY_ARCS / 2>(row, listed, start);
         } else if (is_there) {
-            arguments.chosen[place] = thread_choose<TINY_ARCS>(row, v, start);
+            arguments.chosen[place] = thread_choose<TINY_ARCS>(row, listed, start);
         }
         __syncwarp();
     }
@@ -488,7 +506,7 @@ struct Labels {
                                                       u32 step) const {
         const u32 taken = arguments.chosen[place];
         if (taken == NO_LABEL) return;
-        const RowArcs row = row_of(arguments.order[place]);
+        const RowArcs row = row_of(arguments.listed[place]);
         lane_activate(arguments.active, arguments.label, taken, first, min(end, row.arcs), step,
                       [&](u64 number) { return thread_end(row, number); });
     }
@@ -536,19 +554,26 @@ struct Labels {
         if (team.block == 0 && rest < (owned + 3) / 4 * 4) arguments.active[rest] = 0;
     }
 
-    __device__ __forceinline__ u32 bin_of(u32 v, u64 start) const {
-        const u64 word = thread_mix(start ^ static_cast<u64>(arguments.vertices[v]));
-        return static_cast<u32>(word % arguments.classes) * KINDS + kind_of(arcs_of(v));
+    __device__ __forceinline__ u32 bin_of(u32 id, u64 arcs, u64 start) const {
+        const u64 word = thread_mix(start ^ id);
+        return static_cast<u32>(word % arguments.classes) * KINDS + kind_of(arcs);
+    }
+    __device__ __forceinline__ u32 id_of(u32 v) const {
+        return static_cast<u32>(arguments.vertices[v]);
     }
 
     __device__ __forceinline__ void block_count(u32 parity, u64 start, u32 *shared) const {
-        const u64 visited =
-            lists().block_count(team, parity, shared, [&](u32 v) { return bin_of(v, start); });
+        const u64 visited = lists().block_count(
+            team, parity, shared, [&](u32 v) { return bin_of(id_of(v), row_of(v).arcs, start); });
         warp_count(block, VISITED, visited);
     }
     __device__ __forceinline__ void block_list(u32 parity, u64 start, u32 *shared) const {
         lists().block_list(team, parity, shared, [&](u32 v, const VertexLists::Places &places) {
-            arguments.order[places.take(bin_of(v, start), chunks_of(arcs_of(v)))] = v;
+            const RowArcs row = row_of(v);
+            const Listed listed{v, id_of(v), arguments.label[v], static_cast<u32>(row.leaving),
+                                row.begin};
+            const u32 bin = bin_of(listed.id, row.arcs, start);
+            arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
         });
     }
 
@@ -556,15 +581,15 @@ struct Labels {
         u64 moves = 0;
         for (u64 place = units.begins[ROW_LONG] + team.warp(); place < units.begins[ROW_LONG + 1];
              place += team.warps()) {
-            const u32 v = arguments.order[place];
-            const u32 label = warp_choice(static_cast<u32>(place), v);
+            const Listed listed = arguments.listed[place];
+            const u32 v = listed.v, label = warp_choice(static_cast<u32>(place), listed);
             if (lane_id() == 0) arguments.chosen[place] = label;
             if (lane_id() == 0) moves += thread_take(v, label);
             __syncwarp();
         }
         for (u64 place = units.begins[ROW_WARP] + team.thread(); place < units.begins[KINDS];
              place += team.threads())
-            moves += thread_take(arguments.order[place], arguments.chosen[place]);
+            moves += thread_take(arguments.listed[place].v, arguments.chosen[place]);
         __syncwarp();
         warp_count(block, MOVES, moves);
     }

@@ -70,8 +70,8 @@ class SummaryArrays:
     """
 
     names = (
-        "given", "number", "strength", "entering", "sums", "entering_of", "keys", "rank", "sizes", "names",
-        "long_rows",
+        "given", "number", "strength", "entering", "size", "first", "leaving_of", "entering_of", "keys",
+        "rank", "sizes", "names", "long_rows",
     )  # fmt: skip
 
     def __init__(self, placement: StepPlacement) -> None:
@@ -272,9 +272,8 @@ class _SummaryPlan(StepPlan[StepPlacement]):
         directed = placement.graph.directed
         n, both = placement.capacity, 8 * placement.capacity if directed else 8
         sizes = {
-            **dict.fromkeys(("given", "rank", "names"), 4 * n),
-            **dict.fromkeys(("strength", "keys", "sizes"), 8 * n),
-            "sums": 16 * n,
+            **dict.fromkeys(("given", "size", "first", "rank", "names"), 4 * n),
+            **dict.fromkeys(("strength", "leaving_of", "keys", "sizes"), 8 * n),
             "number": 4 * max(n, placement.count),  # delivery joins those of all positions
             "entering": both,
             "entering_of": both,

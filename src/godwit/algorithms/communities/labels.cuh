@@ -4,8 +4,9 @@
 //
 // A round counts and lists the active vertices by bins: of class and kind of row. Then each class takes some
 // supersteps. LABEL_DECIDE reads labels: vertices of the class choose, and the neighbours of those of the class
-// before that took another label become active, as seen before this class moves. LABEL_TAKE writes labels. In
-// the order of Graphalytics (CDLP) there is one class, whose list is made once.
+// before that took another label become active, as seen before this class moves; those whose turn is still to come
+// are visited anyway. LABEL_TAKE writes labels. In the order of Graphalytics (CDLP) there is one class, whose list
+// is made once.
 //
 // Weights are added up by label in hash tables with linear probing: in registers for TINY rows, in shared memory
 // for rows of a warp. LONG rows are divided into chunks, which warps add to tables in global memory, the arena;
@@ -507,8 +508,9 @@ struct Labels {
         const u32 taken = arguments.chosen[place];
         if (taken == NO_LABEL) return;
         const RowArcs row = row_of(arguments.listed[place]);
-        lane_activate(arguments.active, arguments.label, taken, first, min(end, row.arcs), step,
-                      [&](u64 number) { return thread_end(row, number); });
+        const u32 which = static_cast<u32>(block.state[CLASS]);
+        lane_activate(arguments.active, arguments.label, taken, which, first, min(end, row.arcs),
+                      step, [&](u64 number) { return thread_end(row, number); });
     }
 
     // The vertices of a class choose, and those of the class before activate their neighbours.
@@ -568,38 +570,41 @@ struct Labels {
         warp_count(block, VISITED, visited);
     }
     __device__ __forceinline__ void block_list(u32 parity, u64 start, u32 *shared) const {
-        lists().block_list(team, parity, shared, [&](u32 v, const VertexLists::Places &places) {
-            const RowArcs row = row_of(v);
-            const Listed listed{v, id_of(v), arguments.label[v], static_cast<u32>(row.leaving),
-                                row.begin};
-            const u32 bin = bin_of(listed.id, row.arcs, start);
-            arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
-        });
+        const u32 joined = lists().joined;
+        lists().block_list<true>(
+            team, parity, shared, [&](u32 v, const VertexLists::Places &places) {
+                const RowArcs row = row_of(v);
+                const Listed listed{v, id_of(v), arguments.label[v], static_cast<u32>(row.leaving),
+                                    row.begin};
+                const u32 bin = bin_of(listed.id, row.arcs, start);
+                arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
+                return (bin / KINDS & (joined - 1)) + 1;
+            });
     }
 
     __device__ __forceinline__ void team_take(const Units &units) const {
         u64 moves = 0;
+        const auto take = [&](u32 v, u32 label) {
+            if (label != NO_LABEL) arguments.label[v] = label;
+            moves += label != NO_LABEL;
+        };
         for (u64 place = units.begins[ROW_LONG] + team.warp(); place < units.begins[ROW_LONG + 1];
              place += team.warps()) {
             const Listed listed = arguments.listed[place];
-            const u32 v = listed.v, label = warp_choice(static_cast<u32>(place), listed);
-            if (lane_id() == 0) arguments.chosen[place] = label;
-            if (lane_id() == 0) moves += thread_take(v, label);
+            const u32 label = warp_choice(static_cast<u32>(place), listed);
+            if (lane_id() == 0) {
+                arguments.chosen[place] = label;
+                take(listed.v, label);
+            }
             __syncwarp();
         }
         for (u64 place = units.begins[ROW_WARP] + team.thread(); place < units.begins[KINDS];
-             place += team.threads())
-            moves += thread_take(arguments.listed[place].v, arguments.chosen[place]);
+             place += team.threads()) {
+            const u32 label = arguments.chosen[place];
+            take(label == NO_LABEL ? 0 : arguments.listed[place].v, label);
+        }
         __syncwarp();
         warp_count(block, MOVES, moves);
-    }
-
-    // Take a label, if there is one; return whether.
-    __device__ __forceinline__ bool thread_take(u32 v, u32 label) const {
-        if (!IS_CDLP) arguments.active[v] = 0;
-        if (label == NO_LABEL) return false;
-        arguments.label[v] = label;
-        return true;
     }
 
     // Call visit(v) for all vertices; threads come one by one.

@@ -75,12 +75,12 @@ struct Lists {
     using Units = ClassUnits<KINDS>;
 
     ListCounters<MOST_CLASSES, KINDS> *counters;
-    const u8 *active;  // by position, in whole words
-    u32 *firsts;       // by block and bin: first place of the block's vertices
-    u32 *chunks;       // by place, of long rows: the first chunk among those of the class
-    u64 count;         // vertices
-    u32 classes;       // of all vertices, by which they are counted
-    u32 joined;        // of the round
+    u8 *active;   // by position, in whole words: odd if it is active
+    u32 *firsts;  // by block and bin: first place of the block's vertices
+    u32 *chunks;  // by place, of long rows: the first chunk among those of the class
+    u64 count;    // vertices
+    u32 classes;  // of all vertices, by which they are counted
+    u32 joined;   // of the round
 
     __device__ __forceinline__ u32 begin_of(u32 bin) const {
         return bin ? load_relaxed(counters->ends + bin - 1) : 0;
@@ -140,16 +140,22 @@ struct Lists {
     }
 
     // Call visit(v) for the active vertices in the block's range; threads come one by one. A warp takes 32 words, and
-    // neighbouring lanes have neighbouring vertices: what they load is in few lines of the cache.
-    template <class Visit>
+    // neighbouring lanes have neighbouring vertices: what they load is in few lines of the cache. Vertices that are not
+    // active lose their turns, if asked.
+    template <bool FORGETS = false, class Visit>
     __device__ __forceinline__ void block_active(const Team &team, Visit visit) const {
         const u64 all = (count + 3) / 4, each = (all + team.blocks - 1) / team.blocks;
         const u64 end = min(all, (team.block + 1) * each);
-        const u32 *words = reinterpret_cast<const u32 *>(active);
+        u32 *words = reinterpret_cast<u32 *>(active);
         for (u64 first = team.block * each + warp_id() * WARP; first < end; first += blockDim.x) {
             const u64 word = first + lane_id();
             const u32 bytes = word < end ? words[word] : 0;
             if (!__any_sync(FULL_WARP, bytes)) continue;
+            if constexpr (FORGETS) {
+                constexpr u32 ACTIVE = 0x01010101;
+                if (bytes & ~ACTIVE) store_system(words + word, bytes & ACTIVE);
+                __syncwarp();
+            }
             for (u32 i = 0; i < 4; i++) {
                 const u32 four = __shfl_sync(FULL_WARP, bytes, 8 * i + lane_id() / 4);
                 if (four >> lane_id() % 4 * 8 & 1)
@@ -205,8 +211,9 @@ struct Lists {
             return place;
         }
     };
-    // List them: call put(v, places), which takes a place for the vertex.
-    template <class Put>
+    // List them: call put(v, places), which takes a place for the vertex; with TURNS, it returns the number that stands
+    // in `active` from then on: that of the vertex' turn, from 1 on. There is none for vertices that are not listed.
+    template <bool TURNS = false, class Put>
     __device__ __forceinline__ void block_list(const Team &team, u32 parity, u32 *shared,
                                                Put put) const {
         const u32 bins = classes * KINDS, parts = classes / joined;
@@ -231,15 +238,21 @@ struct Lists {
                 counters->bins[parity ^ 1][bin] = 0;
         __syncthreads();
         const Places places{*this, shared};
-        block_active(team, [&](u32 v) { put(v, places); });
+        block_active<TURNS>(team, [&](u32 v) {
+            if constexpr (TURNS)
+                store_system(active + v, static_cast<u8>(2 * put(v, places)));
+            else
+                put(v, places);
+        });
     }
 };
 
 // Activate neighbours along the arcs first, first + step, ... before `end` of a vertex that has left their community
-// or label: target_of(number) is the end of an arc, `taken` is what the vertex has taken.
+// or label: target_of(number) is the end of an arc, `taken` is what the vertex has taken. Those whose turn comes in
+// `which` or later stay as they are: they are visited then.
 template <class TargetOf>
-__device__ __forceinline__ void lane_activate(u8 *active, const u32 *label, u32 taken, u64 first,
-                                              u64 end, u32 step, TargetOf target_of) {
+__device__ __forceinline__ void lane_activate(u8 *active, const u32 *label, u32 taken, u32 which,
+                                              u64 first, u64 end, u32 step, TargetOf target_of) {
     const u32 *words = reinterpret_cast<const u32 *>(active);
     for (u64 base = first; base < end; base += ARCS_A_LANE * static_cast<u64>(step)) {
         u32 target[ARCS_A_LANE], theirs[ARCS_A_LANE];
@@ -251,8 +264,10 @@ __device__ __forceinline__ void lane_activate(u8 *active, const u32 *label, u32 
             target[i] = counts[i] ? target_of(number) : 0;
         }
 #pragma unroll
-        for (u32 i = 0; i < ARCS_A_LANE; i++)
-            counts[i] = counts[i] && !(load_near(words + target[i] / 4) >> target[i] % 4 * 8 & 1);
+        for (u32 i = 0; i < ARCS_A_LANE; i++) {
+            const u32 mark = load_near(words + target[i] / 4) >> target[i] % 4 * 8 & 0xff;
+            counts[i] = counts[i] && !(mark & 1) && mark / 2 <= which;
+        }
 #pragma unroll
         for (u32 i = 0; i < ARCS_A_LANE; i++) theirs[i] = counts[i] ? label[target[i]] : taken;
 #pragma unroll

@@ -613,7 +613,7 @@ struct Moves : Level {
         const RowArcs row = row_of(listed);
         u64 end = listed.arcs;
         if (is_long(end)) end = min(end, first + chunk_arcs());
-        lane_activate(arguments.active, arguments.label, taken, first + thread, end, threads,
+        lane_activate(arguments.active, arguments.label, taken, 0, first + thread, end, threads,
                       [&](u64 number) {
                           Sum ignored;
                           return thread_arc(row, number, ignored);

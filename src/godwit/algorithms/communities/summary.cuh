@@ -41,13 +41,6 @@ constexpr u32 AT_ONCE = 4;      // items of a thread whose loads overlap
 constexpr u32 MOST_GROUPS = 4;  // labels of a warp whose vertices may be counted together
 constexpr u32 LEAST_ALIKE = 8;  // vertices of such a label
 
-// What vertices of a label add up to. One line of the cache has all of it.
-struct alignas(16) LabelSums {
-    u64 leaving;  // strength
-    u32 size;
-    u32 first;  // smallest vertex
-};
-
 struct Arguments {
     Stage stage;
     Rows<Id> out;
@@ -57,9 +50,11 @@ struct Arguments {
     u32 *label;          // by position, like the next three
     u32 *number;
     u64 *strength;
-    u64 *entering;     // strength of in-arcs, of a directed graph
-    LabelSums *sums;   // by label
-    u64 *entering_of;  // by label: strength of in-arcs
+    u64 *entering;  // strength of in-arcs, of a directed graph
+    u32 *size;      // by label, like the next three
+    u32 *first;
+    u64 *leaving_of;  // strength of a community
+    u64 *entering_of;
     u64 *keys;
     u32 *rank;   // by first vertex
     i64 *sizes;  // by community, like the names
@@ -131,7 +126,9 @@ struct Summary {
 
     __device__ __forceinline__ void team_begin_sizes() const {
         for (u64 label = team.thread(); label < vertices(); label += team.threads()) {
-            arguments.sums[label] = LabelSums{0, 0, ~0u};
+            arguments.size[label] = 0;
+            arguments.first[label] = ~0u;
+            arguments.leaving_of[label] = 0;
             if (arguments.is_directed) arguments.entering_of[label] = 0;
         }
     }
@@ -146,8 +143,8 @@ struct Summary {
             const u64 entering = is_there && arguments.is_directed ? arguments.entering[v] : 0;
             if (is_there) {
                 const u32 vertex = static_cast<u32>(arguments.vertices[v]);
-                u32 *first = &arguments.sums[label].first;
-                if (vertex < load_relaxed(first)) atomicMin(first, vertex);
+                if (vertex < load_relaxed(arguments.first + label))
+                    atomicMin(arguments.first + label, vertex);
             }
             u32 left = __ballot_sync(FULL_WARP, is_there), alone = left;
             for (u32 turn = 0; turn < MOST_GROUPS && left; turn++) {
@@ -169,8 +166,8 @@ struct Summary {
 
     __device__ __forceinline__ void thread_add(u32 label, u32 count, u64 leaving,
                                                u64 entering) const {
-        atomicAdd(&arguments.sums[label].size, count);
-        if (leaving) atomicAdd(&arguments.sums[label].leaving, leaving);
+        atomicAdd(arguments.size + label, count);
+        if (leaving) atomicAdd(arguments.leaving_of + label, leaving);
         if (entering) atomicAdd(arguments.entering_of + label, entering);
     }
 
@@ -184,7 +181,7 @@ struct Summary {
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
                 const u64 label = base + i * WARP + lane_id();
-                size[i] = label < vertices() ? arguments.sums[label].size : 0;
+                size[i] = label < vertices() ? arguments.size[label] : 0;
             }
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
@@ -200,7 +197,7 @@ struct Summary {
                 if (size[i] == 0) continue;
                 const u64 label = base + i * WARP + lane_id();
                 arguments.keys[first + place[i]] =
-                    static_cast<u64>(~size[i]) << 32 | arguments.sums[label].first;
+                    static_cast<u64>(~size[i]) << 32 | arguments.first[label];
                 found += 1;
             }
             __syncwarp();
@@ -229,8 +226,7 @@ struct Summary {
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) label[i] = there[i] ? arguments.label[v[i]] : 0;
 #pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++)
-                first[i] = there[i] ? arguments.sums[label[i]].first : 0;
+            for (u32 i = 0; i < AT_ONCE; i++) first[i] = there[i] ? arguments.first[label[i]] : 0;
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) rank[i] = there[i] ? arguments.rank[first[i]] : 0;
 #pragma unroll
@@ -271,7 +267,7 @@ struct Summary {
             u64 leaving[AT_ONCE], entering[AT_ONCE];
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
-                leaving[i] = there[i] ? arguments.sums[label[i]].leaving : 0;
+                leaving[i] = there[i] ? arguments.leaving_of[label[i]] : 0;
                 entering[i] = leaving[i];
                 if (there[i] && arguments.is_directed)
                     entering[i] = arguments.entering_of[label[i]];

@@ -1,4 +1,4 @@
-"""Runs of algorithms that one GPU does alone: of several devices the first."""
+"""Runs of algorithms that one GPU does alone: of several the first, in the memory of all if need be."""
 
 from __future__ import annotations
 

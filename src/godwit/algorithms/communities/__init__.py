@@ -1,10 +1,10 @@
 """Communities of graphs: Louvain, Leiden, label propagation, and the modularity of any communities.
 
 Sums are integers, and scores are rounded in one order, so a seed gives the same communities, bit for bit,
-for any number of threads (cpu.py says how vertices move), and on a GPU (levels.cuh, labels.cuh; of several
-the first alone computes). Communities are connected: what remains unconnected in the end is divided, which
-only raises the modularity (Sahu, "Addressing internally-disconnected communities in Leiden and Louvain",
-2024).
+for any number of threads (cpu.py says how vertices move), and on a GPU (levels.cuh, labels.cuh): of several
+the first alone computes, in the memory of all if need be. Communities are connected: what remains
+unconnected in the end is divided, which only raises the modularity (Sahu, "Addressing
+internally-disconnected communities in Leiden and Louvain", 2024).
 """
 
 from __future__ import annotations
@@ -89,9 +89,10 @@ def louvain(
     :param weighted: None: edges count by their weights where the graph has some, which must not be
         negative; True: the same, and a graph without is refused; False: each edge counts 1
     :param seed: of the order in which vertices move: any integer
-    :param devices: None: the first GPU, if there is one, and the graph is large enough and fits there, else
-        all cores; ``"cpu"`` for all cores, or virtual ones, each of which is a thread; or GPUs, of which
-        the first alone computes. ``.statistics.devices`` names what computed
+    :param devices: None: the first GPU, or all where the graph does not fit there; all cores where there is
+        no GPU, and for graphs that are small, or too large for all GPUs. ``"cpu"`` for all cores, or
+        virtual ones, each of which is a thread; or GPUs, of which the first alone computes, in the memory
+        of all if need be. ``.statistics.devices`` names what computed
     :param results: where ``.label`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; compiling is not counted
     :param progress: as for :func:`bfs`: the number of visits of vertices so far

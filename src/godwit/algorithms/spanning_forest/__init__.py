@@ -13,7 +13,7 @@ from godwit.algorithms.paths.weights import named_arc, uses_weights
 from godwit.algorithms.spanning_forest.cpu import ForestMarks, forest_on_cpu
 from godwit.algorithms.spanning_forest.result import SpanningForestResult
 from godwit.dtypes import Array, as_flag
-from godwit.errors import GraphTooLargeError, InputError
+from godwit.errors import InputError
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
 from godwit.placement import PlacedGraph
@@ -130,7 +130,7 @@ def _on_gpu(
     statistics: RunStatistics,
     options: SolverOptions,
 ) -> ForestMarks:
-    """Run on the GPU, or on the first of several, which gets a copy of the whole graph.
+    """Run on the GPU, or on the first of several, in the memory of all if need be.
 
     :raises GraphTooLargeError: need against free
     """
@@ -140,14 +140,9 @@ def _on_gpu(
     poll = make_poll(options)
     steps = place_positions(placed)
 
-    try:
-        with statistics.phase("run"):
-            marked = steps.run_on_first(
-                lambda whole: forest_on_gpu(whole, weights, maximum, options.gpu, poll)
-            )
-    except GraphTooLargeError as error:
-        raise GraphTooLargeError(
-            f"{error}; a spanning forest is found by one GPU, or by the CPU (devices='cpu')"
-        ) from error
+    with statistics.phase("run"):
+        marked = steps.run_on_first(
+            lambda whole: forest_on_gpu(whole, weights, maximum, options.gpu, poll)
+        )
     statistics.split_run(marked.seconds)
     return marked

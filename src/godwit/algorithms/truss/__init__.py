@@ -59,7 +59,7 @@ def truss_number(
     Madduri, "Shared-memory graph truss decomposition", HiPC 2017), on a GPU in one kernel.
 
     :param devices: None: the first GPU, if there is one, else all cores; ``"cpu"``, or GPUs, of which the
-        first alone computes: ``.statistics.devices`` names it
+        first alone computes, in the memory of all if need be: ``.statistics.devices`` names it
     :param results: where ``.truss`` lives, as for :func:`bfs`
     :param timeout_s: seconds after which to give up; placing the graph and compiling are not counted
     :param progress: as for :func:`bfs`: the number of edges whose truss number is known so far, with

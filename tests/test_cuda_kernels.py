@@ -223,8 +223,8 @@ def test_label_propagation_compiles(id_dtype: str, architecture: str) -> None:
     for weighted, cdlp in ((False, False), (True, False), (False, True)):
         text = label_steps.source(id_dtype, weighted=weighted, cdlp=cdlp)
         assert b".text.work\0" in compiled_for(text, architecture)
-    for weighted in (False, True):
-        text = summary_steps.source(id_dtype, weighted=weighted)
+    for weighted, wide in ((False, False), (False, True), (True, True)):
+        text = summary_steps.source(id_dtype, weighted=weighted, wide=wide)
         assert b".text.work\0" in compiled_for(text, architecture)
 
 

@@ -81,7 +81,7 @@ def _communities() -> Iterator[str]:
     for wide, one_way in product((False, True), repeat=2):
         yield levels_cuda.source(_IDS, wide=wide, one_way=one_way)
     for weighted in (False, True):
-        yield cuda_summary.source(_IDS, weighted=weighted)
+        yield cuda_summary.source(_IDS, weighted=weighted, wide=weighted)
         for cdlp in (False, True):
             yield labels_cuda.source(_IDS, weighted=weighted, cdlp=cdlp)
 

@@ -63,7 +63,7 @@ class Count(IntEnum):
 class SummaryArrays:
     """The arrays of summaries, kept on the device between queries.
 
-    :ivar of: by name; ``strength`` has the sum of the weights of each position's out-arcs, uint64, and
+    :ivar of: by name; ``strength`` has the sum of the weights of each position's out-arcs, and
         ``entering`` that of its in-arcs, of a directed graph
     :ivar total: sum of all strengths
     :ivar are_weighted: whether strengths are of weights; None: there are none yet
@@ -245,14 +245,20 @@ def require_short_labels(placement: StepPlacement) -> None:
         )
 
 
-def source(id_dtype: Any, *, weighted: bool) -> str:
+def is_wide(placement: StepPlacement, weighted: bool) -> bool:
+    """Return True if sums of strengths may need 64 bits."""
+    return weighted or 2 * placement.graph.arc_count >= 1 << 32
+
+
+def source(id_dtype: Any, *, weighted: bool, wide: bool) -> str:
     """Return the source of the kernel.
 
     :param id_dtype: of positions
+    :param wide: strengths have 64 bits
     """
     text = step_source(
         "algorithms/communities/summary.cuh",
-        types={"Id": c_type(np.dtype(id_dtype))},
+        types={"Id": c_type(np.dtype(id_dtype)), "Strength": "u64" if wide else "u32"},
         work="grid_summary",
         enums=(Phase, Word, Count),
     )
@@ -263,17 +269,19 @@ class _SummaryPlan(StepPlan[StepPlacement]):
     """The kernel on a placement on one device, with arguments that no query changes."""
 
     def __init__(self, placement: StepPlacement, weighted: bool, gpu: GpuOptions) -> None:
-        text = source(placement.id_dtype, weighted=weighted)
+        text = source(placement.id_dtype, weighted=weighted, wide=is_wide(placement, weighted))
         (out_rows,) = placement.rows("out", weighted)
         (vertices,) = placement.vertices()
         super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
         (part,) = placement.parts
         arrays = placement.kept(SummaryArrays)
         directed = placement.graph.directed
-        n, both = placement.capacity, 8 * placement.capacity if directed else 8
+        n, bytes_of = placement.capacity, 8 if is_wide(placement, weighted) else 4
+        both = bytes_of * n if directed else 8
         sizes = {
             **dict.fromkeys(("given", "size", "first", "rank", "names"), 4 * n),
-            **dict.fromkeys(("strength", "leaving_of", "keys", "sizes"), 8 * n),
+            **dict.fromkeys(("strength", "leaving_of"), bytes_of * n),
+            **dict.fromkeys(("keys", "sizes"), 8 * n),
             "number": 4 * max(n, placement.count),  # delivery joins those of all positions
             "entering": both,
             "entering_of": both,

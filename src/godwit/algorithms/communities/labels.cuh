@@ -34,7 +34,7 @@ using VertexLists = Lists<MOST_CLASSES, KINDS>;
 
 enum LabelPhase : u32 {
     LABEL_BEGIN,
-    LABEL_COUNT,
+    LABEL_COUNT,  // in the first round, vertices get their labels first
     LABEL_LIST,
     LABEL_DECIDE,
     LABEL_ADD,     // the next batch of long rows
@@ -536,24 +536,21 @@ struct Labels {
     }
 
     __device__ __forceinline__ void team_begin() const {
-        const u64 owned = static_cast<u64>(arguments.stage.owned);
-        for (u64 v = team.thread(); v < owned; v += team.threads()) {
-            arguments.label[v] = static_cast<u32>(arguments.vertices[v]);
-            const RowArcs row = row_of(static_cast<u32>(v));
-            // In the order of Graphalytics all vertices stay active.
-            arguments.active[v] =
-                IS_CDLP ? row.arcs > 0 : thread_is_outer(row.arcs, [&](u64 number) {
-                    return thread_end(row, number) != v;
-                });
-        }
         const u64 slots = arguments.arena_chunks * CHUNK_SLOTS;
         for (u64 slot = team.thread(); slot < slots; slot += team.threads()) {
             arguments.arena_keys[slot] = NO_SLOT;
             if constexpr (WEIGHTED) arguments.arena_sums[slot] = 0;
         }
         lists().team_begin(team);
-        const u64 rest = owned + threadIdx.x;
-        if (team.block == 0 && rest < (owned + 3) / 4 * 4) arguments.active[rest] = 0;
+    }
+    // A vertex begins with its own label; return whether it is visited in the first round.
+    __device__ __forceinline__ bool thread_begin(u32 v) const {
+        arguments.label[v] = id_of(v);
+        const RowArcs row = row_of(v);
+        // In the order of Graphalytics all vertices stay active.
+        return IS_CDLP ? row.arcs > 0 : thread_is_outer(row.arcs, [&](u64 number) {
+            return thread_end(row, number) != v;
+        });
     }
 
     __device__ __forceinline__ u32 bin_of(u32 id, u64 arcs, u64 start) const {
@@ -564,10 +561,17 @@ struct Labels {
         return static_cast<u32>(arguments.vertices[v]);
     }
 
-    __device__ __forceinline__ void block_count(u32 parity, u64 start, u32 *shared) const {
+    __device__ __forceinline__ void block_count(u64 round, u64 start, u32 *shared) const {
         const u64 visited = lists().block_count(
-            team, parity, shared, [&](u32 v) { return bin_of(id_of(v), row_of(v).arcs, start); });
-        warp_count(block, VISITED, visited);
+            team, round & 1, shared,
+            [&](auto visit) {
+                if (round == 0)
+                    lists().block_activate(team, [&](u32 v) { return thread_begin(v); }, visit);
+                else
+                    lists().block_active(team, visit);
+            },
+            [&](u32 v) { return bin_of(id_of(v), row_of(v).arcs, start); });
+        warp_count(block, VISITED, block.state[ROUNDS] ? visited : 0);
     }
     __device__ __forceinline__ void block_list(u32 parity, u64 start, u32 *shared) const {
         const u32 joined = lists().joined;
@@ -687,10 +691,9 @@ __device__ __forceinline__ u32 thread_decide_labels(const Arguments &arguments, 
         case LABEL_BEGIN:
             state[ROUND] = state[MOVED] = 0;
             state[START] = thread_mix(state[SEED]);
-            if (state[ROUNDS] == 0) return IS_CDLP ? STOP : LABEL_LINK;
             return LABEL_COUNT;
         case LABEL_COUNT:
-            if (sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
+            if (state[ROUNDS] == 0 || sums.counts[VISITED] == 0) return IS_CDLP ? STOP : LABEL_LINK;
             state[CLASSES] = classes_of_round(arguments.classes, sums.counts[VISITED],
                                               static_cast<u64>(arguments.stage.owned));
             return LABEL_LIST;
@@ -732,7 +735,7 @@ __device__ __forceinline__ void grid_labels(const Arguments &arguments) {
                 labels.team_begin();
                 break;
             case LABEL_COUNT:
-                labels.block_count(parity, start, bins);
+                labels.block_count(block.state[ROUND], start, bins);
                 break;
             case LABEL_LIST:
                 labels.block_list(parity, start, bins);

@@ -168,16 +168,29 @@ struct Lists {
         if (team.block != 0) return;
         for (u32 bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x) counters->bins[0][bin] = 0;
     }
-    // Count the block's active vertices by bins, and reserve places in them; return how many the thread has. `shared`
-    // has a word for each bin.
-    template <class BinOf>
-    __device__ __forceinline__ u64 block_count(const Team &team, u32 parity, u32 *shared,
+    // Before the first round: vertices become active for which is_active(v) is true; call visit(v) for these, as
+    // block_active does.
+    template <class IsActive, class Visit>
+    __device__ __forceinline__ void block_activate(const Team &team, IsActive is_active,
+                                                   Visit visit) const {
+        const u64 all = (count + 3) / 4, each = (all + team.blocks - 1) / team.blocks;
+        const u64 end = min(4 * all, 4 * (team.block + 1) * each);
+        for (u64 v = 4 * team.block * each + threadIdx.x; v < end; v += blockDim.x) {
+            const bool becomes_active = v < count && is_active(static_cast<u32>(v));
+            active[v] = becomes_active;
+            if (becomes_active) visit(static_cast<u32>(v));
+        }
+    }
+    // Count the vertices for which each(visit) calls visit(v), by bins, and reserve places in them; return how many the
+    // thread has. `shared` has a word for each bin.
+    template <class Each, class BinOf>
+    __device__ __forceinline__ u64 block_count(const Team &team, u32 parity, u32 *shared, Each each,
                                                BinOf bin_of) const {
         const u32 bins = classes * KINDS;
         for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) shared[bin] = 0;
         __syncthreads();
         u64 visited = 0;
-        block_active(team, [&](u32 v) {
+        each([&](u32 v) {
             atomicAdd(shared + bin_of(v), 1u);
             visited += 1;
         });

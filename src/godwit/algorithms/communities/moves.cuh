@@ -693,7 +693,9 @@ struct Moves : Level {
     __device__ __forceinline__ void block_count() const {
         u64 arcs = 0;
         const u64 visited = lists().block_count(
-            team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes), [&](u32 v) {
+            team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes),
+            [&](auto visit) { lists().block_active(team, visit); },
+            [&](u32 v) {
                 const u64 length = Level::row_of(v).arcs;
                 arcs += length;
                 return class_of(id_of(v), start) * KINDS + kind_of(length);

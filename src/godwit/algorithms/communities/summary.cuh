@@ -49,12 +49,12 @@ struct Arguments {
     const u32 *given;    // by vertex
     u32 *label;          // by position, like the next three
     u32 *number;
-    u64 *strength;
-    u64 *entering;  // strength of in-arcs, of a directed graph
-    u32 *size;      // by label, like the next three
+    Strength *strength;
+    Strength *entering;  // strength of in-arcs, of a directed graph
+    u32 *size;           // by label, like the next three
     u32 *first;
-    u64 *leaving_of;  // strength of a community
-    u64 *entering_of;
+    Strength *leaving_of;  // strength of a community
+    Strength *entering_of;
     u64 *keys;
     u32 *rank;   // by first vertex
     i64 *sizes;  // by community, like the names
@@ -93,7 +93,7 @@ struct Summary {
     __device__ __forceinline__ void team_begin_strengths() const {
         for (u64 v = team.thread(); v < vertices(); v += team.threads()) {
             const i64 arcs = arguments.out.offsets[v + 1] - arguments.out.offsets[v];
-            arguments.strength[v] = WEIGHTED ? 0 : static_cast<u64>(arcs);
+            arguments.strength[v] = WEIGHTED ? 0 : static_cast<Strength>(arcs);
             if (arguments.is_directed) arguments.entering[v] = 0;
         }
     }
@@ -139,8 +139,8 @@ struct Summary {
             const u64 v = base + lane_id();
             const bool is_there = v < vertices();
             const u32 label = is_there ? arguments.label[v] : 0;
-            const u64 leaving = is_there ? arguments.strength[v] : 0;
-            const u64 entering = is_there && arguments.is_directed ? arguments.entering[v] : 0;
+            const Strength leaving = is_there ? arguments.strength[v] : 0;
+            const Strength entering = is_there && arguments.is_directed ? arguments.entering[v] : 0;
             if (is_there) {
                 const u32 vertex = static_cast<u32>(arguments.vertices[v]);
                 if (vertex < load_relaxed(arguments.first + label))
@@ -155,17 +155,17 @@ struct Summary {
                 left &= ~alike;
                 if (__popc(alike) < LEAST_ALIKE) continue;
                 alone &= ~alike;
-                const u64 leaves = lanes_sum(is_alike ? leaving : u64(0));
-                const u64 enters =
-                    arguments.is_directed ? lanes_sum(is_alike ? entering : u64(0)) : 0;
+                const Strength leaves = lanes_sum(is_alike ? leaving : Strength(0));
+                const Strength enters =
+                    arguments.is_directed ? lanes_sum(is_alike ? entering : Strength(0)) : 0;
                 if (lane_id() == leader) thread_add(label, __popc(alike), leaves, enters);
             }
             if (alone >> lane_id() & 1) thread_add(label, 1, leaving, entering);
         }
     }
 
-    __device__ __forceinline__ void thread_add(u32 label, u32 count, u64 leaving,
-                                               u64 entering) const {
+    __device__ __forceinline__ void thread_add(u32 label, u32 count, Strength leaving,
+                                               Strength entering) const {
         atomicAdd(arguments.size + label, count);
         if (leaving) atomicAdd(arguments.leaving_of + label, leaving);
         if (entering) atomicAdd(arguments.entering_of + label, entering);
@@ -239,7 +239,7 @@ struct Summary {
         });
     }
 
-    __device__ __forceinline__ double share(u64 strength) const {
+    __device__ __forceinline__ double share(Strength strength) const {
         return static_cast<double>(strength) / arguments.total;
     }
 
@@ -264,7 +264,7 @@ struct Summary {
     __device__ __forceinline__ void team_add_squares() const {
         u64 limbs[LIMB_COUNT] = {};
         team_each(vertices(), [&](const u64(&label)[AT_ONCE], const bool (&there)[AT_ONCE]) {
-            u64 leaving[AT_ONCE], entering[AT_ONCE];
+            Strength leaving[AT_ONCE], entering[AT_ONCE];
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
                 leaving[i] = there[i] ? arguments.leaving_of[label[i]] : 0;
@@ -298,9 +298,9 @@ struct AddStrengths {
         for (u32 i = 0; i < ARCS; i++) {
             if (!there[i]) continue;
             const u64 target = static_cast<u64>(arguments.out.targets[arcs[i]]);
-            u64 weight = 1;
-            if constexpr (WEIGHTED) weight = static_cast<u64>(arguments.out_weights[arcs[i]]);
-            u64 leaves = WEIGHTED ? weight : 0;
+            Strength weight = 1;
+            if constexpr (WEIGHTED) weight = static_cast<Strength>(arguments.out_weights[arcs[i]]);
+            Strength leaves = WEIGHTED ? weight : 0;
             if (arguments.is_directed)
                 atomicAdd(arguments.entering + target, weight);
             else if (target == rows[i])

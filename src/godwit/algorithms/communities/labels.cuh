@@ -563,13 +563,7 @@ struct Labels {
 
     __device__ __forceinline__ void block_count(u64 round, u64 start, u32 *shared) const {
         const u64 visited = lists().block_count(
-            team, round & 1, shared,
-            [&](auto visit) {
-                if (round == 0)
-                    lists().block_activate(team, [&](u32 v) { return thread_begin(v); }, visit);
-                else
-                    lists().block_active(team, visit);
-            },
+            team, round & 1, shared, round == 0, [&](u32 v) { return thread_begin(v); },
             [&](u32 v) { return bin_of(id_of(v), row_of(v).arcs, start); });
         warp_count(block, VISITED, block.state[ROUNDS] ? visited : 0);
     }

@@ -181,19 +181,24 @@ struct Lists {
             if (becomes_active) visit(static_cast<u32>(v));
         }
     }
-    // Count the vertices for which each(visit) calls visit(v), by bins, and reserve places in them; return how many the
-    // thread has. `shared` has a word for each bin.
-    template <class Each, class BinOf>
-    __device__ __forceinline__ u64 block_count(const Team &team, u32 parity, u32 *shared, Each each,
+    // Count the block's active vertices by bins, and reserve places in them; return how many the thread has. `shared`
+    // has a word for each bin. If the round begins all, is_active(v) says which vertices are active.
+    template <class IsActive, class BinOf>
+    __device__ __forceinline__ u64 block_count(const Team &team, u32 parity, u32 *shared,
+                                               bool begins, IsActive is_active,
                                                BinOf bin_of) const {
         const u32 bins = classes * KINDS;
         for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) shared[bin] = 0;
         __syncthreads();
         u64 visited = 0;
-        each([&](u32 v) {
+        const auto visit = [&](u32 v) {
             atomicAdd(shared + bin_of(v), 1u);
             visited += 1;
-        });
+        };
+        if (begins)
+            block_activate(team, is_active, visit);
+        else
+            block_active(team, visit);
         __syncthreads();
         for (u32 bin = threadIdx.x; bin < bins; bin += blockDim.x) {
             const u32 listed = shared[bin];

@@ -693,8 +693,8 @@ struct Moves : Level {
     __device__ __forceinline__ void block_count() const {
         u64 arcs = 0;
         const u64 visited = lists().block_count(
-            team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes),
-            [&](auto visit) { lists().block_active(team, visit); },
+            team, block.state[ROUND] & 1, reinterpret_cast<u32 *>(bytes), false,
+            [](u32) { return false; },
             [&](u32 v) {
                 const u64 length = Level::row_of(v).arcs;
                 arcs += length;

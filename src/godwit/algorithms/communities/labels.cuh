@@ -568,16 +568,14 @@ struct Labels {
         warp_count(block, VISITED, block.state[ROUNDS] ? visited : 0);
     }
     __device__ __forceinline__ void block_list(u32 parity, u64 start, u32 *shared) const {
-        const u32 joined = lists().joined;
-        lists().block_list<true>(
-            team, parity, shared, [&](u32 v, const VertexLists::Places &places) {
-                const RowArcs row = row_of(v);
-                const Listed listed{v, id_of(v), arguments.label[v], static_cast<u32>(row.leaving),
-                                    row.begin};
-                const u32 bin = bin_of(listed.id, row.arcs, start);
-                arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
-                return (bin / KINDS & (joined - 1)) + 1;
-            });
+        lists().block_list(team, parity, shared, [&](u32 v, const VertexLists::Places &places) {
+            const RowArcs row = row_of(v);
+            const Listed listed{v, id_of(v), arguments.label[v], static_cast<u32>(row.leaving),
+                                row.begin};
+            const u32 bin = bin_of(listed.id, row.arcs, start);
+            arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
+            return bin;
+        });
     }
 
     __device__ __forceinline__ void team_take(const Units &units) const {

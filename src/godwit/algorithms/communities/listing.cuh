@@ -72,6 +72,7 @@ struct ClassUnits {
 template <u32 MOST_CLASSES, u32 KINDS>
 struct Lists {
     static constexpr u32 MOST_BINS = MOST_CLASSES * KINDS;
+    static constexpr u32 MOST_TURNS = 126;
     using Units = ClassUnits<KINDS>;
 
     ListCounters<MOST_CLASSES, KINDS> *counters;
@@ -229,9 +230,10 @@ struct Lists {
             return place;
         }
     };
-    // List them: call put(v, places), which takes a place for the vertex; with TURNS, it returns the number that stands
-    // in `active` from then on: that of the vertex' turn, from 1 on. There is none for vertices that are not listed.
-    template <bool TURNS = false, class Put>
+    // Whether `active` has the turns of listed vertices: 2 * (class + 1). Else it stays odd until they move.
+    __device__ __forceinline__ bool has_turns() const { return joined <= MOST_TURNS; }
+    // List them: call put(v, places), which takes a place for the vertex, and returns its bin.
+    template <class Put>
     __device__ __forceinline__ void block_list(const Team &team, u32 parity, u32 *shared,
                                                Put put) const {
         const u32 bins = classes * KINDS, parts = classes / joined;
@@ -256,11 +258,9 @@ struct Lists {
                 counters->bins[parity ^ 1][bin] = 0;
         __syncthreads();
         const Places places{*this, shared};
-        block_active<TURNS>(team, [&](u32 v) {
-            if constexpr (TURNS)
-                store_system(active + v, static_cast<u8>(2 * put(v, places)));
-            else
-                put(v, places);
+        block_active<true>(team, [&](u32 v) {
+            const u32 which = put(v, places) / KINDS & (joined - 1);
+            if (has_turns()) store_system(active + v, static_cast<u8>(2 * (which + 1)));
         });
     }
 };

@@ -4,7 +4,7 @@
 // A round counts and lists the active vertices (listing.cuh), each with what the visit needs: so what a vertex reads
 // lies side by side with that of the next one, and there is less to wait for. Then each class takes two supersteps. In
 // MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that moved become active, as seen
-// before this class moves; in MOVE_TAKE it moves. Weights are added up by community in registers for TINY rows, and
+// before this class moves, unless their turn is still to come; in MOVE_TAKE it moves. Weights are added up by community in registers for TINY rows, and
 // else in hash tables in shared memory: of a warp, of a group of warps, or of a block. LONG rows are divided into
 // chunks, which blocks add up in shared memory, then to tables in global memory, the arena. The block that ends the
 // last chunk of a row compares its communities; where they are many, all blocks do so together (MOVE_CHOOSE). Where the
@@ -613,7 +613,7 @@ struct Moves : Level {
         const RowArcs row = row_of(listed);
         u64 end = listed.arcs;
         if (is_long(end)) end = min(end, first + chunk_arcs());
-        lane_activate(arguments.active, arguments.label, taken, 0, first + thread, end, threads,
+        lane_activate(arguments.active, arguments.label, taken, which, first + thread, end, threads,
                       [&](u64 number) {
                           Sum ignored;
                           return thread_arc(row, number, ignored);
@@ -629,11 +629,12 @@ struct Moves : Level {
     }
     __device__ __forceinline__ void team_take(const Units &units) const {
         u64 moves = 0;
+        const bool clears = !REFINES && !lists().has_turns();
         for (u64 place = units.begins[0] + team.thread(); place < units.begins[KINDS];
              place += team.threads()) {
             const Listed listed = arguments.listed[place];
             const u32 to = arguments.chosen[place];
-            arguments.active[listed.v] = 0;
+            if (clears) arguments.active[listed.v] = 0;
             if (to == NO_LABEL) continue;
             (REFINES ? arguments.part : arguments.label)[listed.v] = to;
             if (REFINES) store_system(arguments.grown + to, u8(1));
@@ -721,6 +722,7 @@ struct Moves : Level {
                                const u32 bin =
                                    class_of(listed.id, start) * KINDS + kind_of(row.arcs);
                                arguments.listed[places.take(bin, chunks_of(row.arcs))] = listed;
+                               return bin;
                            });
     }
 

@@ -37,9 +37,11 @@ enum SummaryCount : u32 { DONE, FOUND, LIMBS };
 constexpr u32 LIMB_COUNT = COUNTS - LIMBS;
 constexpr u32 LIMB_BITS = 32;
 constexpr u32 UNIT_BITS = 160;
-constexpr u32 AT_ONCE = 4;      // items of a thread whose loads overlap
-constexpr u32 MOST_GROUPS = 4;  // labels of a warp whose vertices may be counted together
-constexpr u32 LEAST_ALIKE = 8;  // vertices of such a label
+constexpr u32 AT_ONCE = 4;           // items of a thread whose loads overlap
+constexpr u32 LISTED_AT_ONCE = 16;   // labels of a thread for which a warp takes places at once
+constexpr u32 FEW_STRENGTHS = 1024;  // smaller ones are counted before they are squared
+constexpr u32 MOST_GROUPS = 4;       // labels of a warp whose vertices may be counted together
+constexpr u32 LEAST_ALIKE = 8;       // vertices of such a label
 
 struct Arguments {
     Stage stage;
@@ -175,16 +177,16 @@ struct Summary {
     __device__ __forceinline__ void team_list_communities() const {
         const u32 below = (1u << lane_id()) - 1;
         u64 found = 0;
-        for (u64 base = team.warp() * AT_ONCE * WARP; base < vertices();
-             base += team.warps() * AT_ONCE * WARP) {
-            u32 size[AT_ONCE], place[AT_ONCE], taken = 0;
+        for (u64 base = team.warp() * LISTED_AT_ONCE * WARP; base < vertices();
+             base += team.warps() * LISTED_AT_ONCE * WARP) {
+            u32 size[LISTED_AT_ONCE], place[LISTED_AT_ONCE], taken = 0;
 #pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++) {
+            for (u32 i = 0; i < LISTED_AT_ONCE; i++) {
                 const u64 label = base + i * WARP + lane_id();
                 size[i] = label < vertices() ? arguments.size[label] : 0;
             }
 #pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++) {
+            for (u32 i = 0; i < LISTED_AT_ONCE; i++) {
                 const u32 votes = __ballot_sync(FULL_WARP, size[i] > 0);
                 place[i] = taken + __popc(votes & below);
                 taken += __popc(votes);
@@ -193,7 +195,7 @@ struct Summary {
             if (lane_id() == 0 && taken) first = atomicAdd(&team.control->cursors[0], u64{taken});
             first = __shfl_sync(FULL_WARP, first, 0);
 #pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++) {
+            for (u32 i = 0; i < LISTED_AT_ONCE; i++) {
                 if (size[i] == 0) continue;
                 const u64 label = base + i * WARP + lane_id();
                 arguments.keys[first + place[i]] =
@@ -243,8 +245,8 @@ struct Summary {
         return static_cast<double>(strength) / arguments.total;
     }
 
-    // Add a square, of at least 2^-104, to words of 32 bits each.
-    static __device__ __forceinline__ void thread_add_exactly(double square,
+    // Add a square, of at least 2^-104, several times to words of 32 bits each.
+    static __device__ __forceinline__ void thread_add_exactly(double square, u32 times,
                                                               u64 (&limbs)[LIMB_COUNT]) {
         // square = mantissa * 2^(exponent - 1075)
         const u64 bits = static_cast<u64>(__double_as_longlong(square));
@@ -255,31 +257,39 @@ struct Summary {
         const u64 high = shift ? mantissa >> (64 - shift) : 0;
 #pragma unroll
         for (u32 limb = 0; limb < LIMB_COUNT; limb++) {
-            if (limb == lowest) limbs[limb] += low & 0xffffffffull;
-            if (limb == lowest + 1) limbs[limb] += low >> LIMB_BITS;
-            if (limb == lowest + 2) limbs[limb] += high;
+            if (limb == lowest) limbs[limb] += times * (low & 0xffffffffull);
+            if (limb == lowest + 1) limbs[limb] += times * (low >> LIMB_BITS);
+            if (limb == lowest + 2) limbs[limb] += times * high;
         }
     }
 
-    __device__ __forceinline__ void team_add_squares() const {
+    // Most communities have one of a few strengths: blocks count these.
+    __device__ __forceinline__ void block_add_squares() const {
+        __shared__ u32 counts[FEW_STRENGTHS];
+        for (u32 i = threadIdx.x; i < FEW_STRENGTHS; i += blockDim.x) counts[i] = 0;
+        __syncthreads();
         u64 limbs[LIMB_COUNT] = {};
+        const bool is_directed = arguments.is_directed;
         team_each(vertices(), [&](const u64(&label)[AT_ONCE], const bool (&there)[AT_ONCE]) {
             Strength leaving[AT_ONCE], entering[AT_ONCE];
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
                 leaving[i] = there[i] ? arguments.leaving_of[label[i]] : 0;
                 entering[i] = leaving[i];
-                if (there[i] && arguments.is_directed)
-                    entering[i] = arguments.entering_of[label[i]];
+                if (there[i] && is_directed) entering[i] = arguments.entering_of[label[i]];
             }
 #pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++)
-                if (leaving[i] && entering[i]) {
-                    const double out = share(leaving[i]);
-                    const double in = arguments.is_directed ? share(entering[i]) : out;
-                    thread_add_exactly(out * in, limbs);
-                }
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                if (!leaving[i] || !entering[i]) continue;
+                if (!is_directed && leaving[i] < FEW_STRENGTHS)
+                    atomicAdd(counts + leaving[i], 1u);
+                else
+                    thread_add_exactly(share(leaving[i]) * share(entering[i]), 1, limbs);
+            }
         });
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < FEW_STRENGTHS; i += blockDim.x)
+            if (counts[i]) thread_add_exactly(share(i) * share(i), counts[i], limbs);
         __syncwarp();
 #pragma unroll
         for (u32 limb = 0; limb < LIMB_COUNT; limb++) warp_count(block, LIMBS + limb, limbs[limb]);
@@ -390,7 +400,7 @@ __device__ __forceinline__ void grid_summary(const Arguments &arguments) {
                 warp_count(block, FOUND, inside);
                 break;
             case SQUARES_ADD:
-                summary.team_add_squares();
+                summary.block_add_squares();
                 break;
         }
     };

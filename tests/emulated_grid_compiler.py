@@ -15,19 +15,23 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numba
+import numpy as np
+from numba.core.ccallback import CFunc
 
 from emulated_grid_machine import EmulationError, Kernel
 from emulated_grid_source import included, kernel_names, translated
 from godwit import cache
 from godwit.files import fcntl
-from godwit.runtime.cpu.compile import content_key
+from godwit.runtime.content import source_digest
+from godwit.runtime.cpu.compile import _KeptCode, content_key
 from godwit.runtime.cuda import operators
 from godwit.runtime.cuda.compile import INCLUDE_FOLDER
 from godwit.runtime.cuda.operators import DeviceFunction
@@ -282,41 +286,59 @@ _OPERATORS: dict[Any, tuple[str, int, Any]] = {}
 def _operator(function: DeviceFunction) -> tuple[str, int]:
     """How kernels call an operator: C++ that goes through a pointer, and where it points to."""
     key = _key(function)
-    if key not in _OPERATORS:
-        _OPERATORS[key] = _compiled_operator(function)
-    return _OPERATORS[key][:2]
+    with _COMPILING:
+        if key not in _OPERATORS:
+            name = f"operator_{_digest(repr((key, _compiling())))}"
+            _OPERATORS[key] = _compiled_operator(function, name)
+        return _OPERATORS[key][:2]
 
 
-def _compiled_operator(function: DeviceFunction) -> tuple[str, int, Any]:
+@lru_cache(maxsize=1)
+def _compiling() -> str:
+    """What operators' code depends on beside them."""
+    return source_digest("cuda.operators", "rebuilding") + Path(__file__).read_text()
+
+
+def _compiled_operator(function: DeviceFunction, name: str) -> tuple[str, int, Any]:
+    """An operator as code of the CPU, which is kept as that of Godwit is, and what it returns beside it.
+
+    :param name: of its content: no two functions in one process may have the same name in LLVM
+    """
     kinds = [numba.from_dtype(dtype) for dtype in function.arguments]
     kinds += [numba.float64] * function.parameter_count
+    module = ModuleType(f"godwit._emulated.{name}")
+    sys.modules[module.__name__] = module  # where Numba looks for the globals of what it loads
 
     def compiled(rebuilt: Any, *, is_entry: bool, by_user: bool) -> Any:
         return numba.njit(error_model="numpy", forceinline=not is_entry)(rebuilt)
 
     entry, originals = rebuild(
-        operators._entry(function),
-        {},
-        f"godwit._emulated.{function.symbol}",
-        "<operator>",
-        compiled,
+        operators._entry(function), {}, module.__name__, "<operator>", compiled
     )
-    entry.compile(tuple(kinds))
-    returned = next(iter(entry.overloads.values())).signature.return_type
-    kind = operators._return_type(returned, function, originals)
-    names = [f"a{number}" for number in range(len(kinds))]
-    namespace: dict[str, Any] = {"operator": entry}
-    exec(f"def called({', '.join(names)}): return operator({', '.join(names)})", namespace)
-    plain = getattr(returned, "literal_type", returned)
-    called: Callable[..., Any] = numba.cfunc(plain(*kinds))(namespace["called"])
+    known = cache.load("emulated", f"{name}.returned")
+    if known is None:
+        entry.compile(tuple(kinds))
+        returned = next(iter(entry.overloads.values())).signature.return_type
+        operators._return_type(returned, function, originals)  # refuses what is no number
+        known = str(getattr(returned, "literal_type", returned)).encode()
+        cache.store(known, "emulated", f"{name}.returned")
+    dtype = known.decode()
+    names = ", ".join(f"a{number}" for number in range(len(kinds)))
+    vars(module)["operator"] = entry
+    exec(f"def {name}({names}): return operator({names})", vars(module))
+    signature = tuple(kinds), numba.from_dtype(np.dtype(dtype))
+    called: Any = CFunc(vars(module)[name], signature, {}, {})
+    called._cache = kept = _KeptCode(name)
+    kept.in_one_process(lambda _: called.compile())(None)
     types = [operators.C_TYPES[dtype.name] for dtype in function.arguments]
     types += ["double"] * function.parameter_count
-    passed = ", ".join(f"{one} {name}" for one, name in zip(types, names, strict=True))
+    passed = ", ".join(f"{kind} a{number}" for number, kind in enumerate(types))
+    kind = operators.C_TYPES[dtype]
     symbol, stored = function.symbol, "unsigned char" if kind == "bool" else kind
     text = (
         f"static {stored} (*{symbol}_pointer)({', '.join(types)});\n"
-        f"inline {kind} {symbol}({passed}) {{ return {symbol}_pointer({', '.join(names)}); }}\n"
+        f"inline {kind} {symbol}({passed}) {{ return {symbol}_pointer({names}); }}\n"
         f"EMULATED_EXPORT void set_{symbol}(void *pointer) {{ "
         f"{symbol}_pointer = reinterpret_cast<decltype({symbol}_pointer)>(pointer); }}"
     )
-    return text, called.address, called  # type: ignore[attr-defined]
+    return text, called.address, called

@@ -71,7 +71,7 @@ def _temporary_folder() -> Path:
 def scheduler() -> Any:
     """What runs fibers: kernels find it among the process's symbols."""
     files = {path.name: path.read_text() for path in sorted(_HERE.glob("emulated_grid*.[ch]*"))}
-    options = ["-O2", "-fvisibility=default"]
+    options = ["-O3", "-fvisibility=default"]
     path = _cache() / f"scheduler-{_digest(repr((files, options)))}.so"
     with _missing(path) as is_missing:
         if is_missing:

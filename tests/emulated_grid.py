@@ -50,7 +50,7 @@ __all__ = [
 def emulated_gpus(
     count: int = 1,
     *,
-    multiprocessors: int = 3,
+    multiprocessors: int | None = None,
     blocks_per_multiprocessor: int = 1,
     most_threads: int = 64,
     memory_bytes: int = 1 << 30,
@@ -61,7 +61,7 @@ def emulated_gpus(
     """Emulated GPUs ``cuda:0``, ``cuda:1``, ... in the place of real ones, while the block lasts.
 
     :param multiprocessors: of each; a grid whose blocks wait for each other has at most as many blocks,
-        times ``blocks_per_multiprocessor``
+        times ``blocks_per_multiprocessor``. None: 3 of one GPU alone, else 2: others have blocks, too
     :param most_threads: of a block; whoever asks for more gets these
     :param memory_bytes: of each
     :param peers: (count, count) which reaches which; None for all
@@ -150,7 +150,7 @@ class _Abandoned(list[tuple[int, int]]):
 def new_machine(
     count: int = 1,
     *,
-    multiprocessors: int = 3,
+    multiprocessors: int | None = None,
     blocks_per_multiprocessor: int = 1,
     most_threads: int = 64,
     memory_bytes: int = 1 << 30,
@@ -160,6 +160,8 @@ def new_machine(
 ) -> Machine:
     """GPUs, as of :func:`emulated_gpus`, that stand in nothing's place."""
     fibers = scheduler()
+    if multiprocessors is None:
+        multiprocessors = 3 if count == 1 else 2
     return Machine(
         fibers.emulated_run, fibers.emulated_forget, count, multiprocessors=multiprocessors,
         blocks_per_multiprocessor=blocks_per_multiprocessor, most_threads=most_threads,

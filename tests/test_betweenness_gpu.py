@@ -256,7 +256,7 @@ class TestBlockSearches:
     )
     def test_devices_search_apart(self, graph: Graph) -> None:
         """A GPU has three blocks here, so that for few sources not all GPUs are needed."""
-        with emulated_gpus(4) as machine:
+        with emulated_gpus(4, multiprocessors=3) as machine:
             for count, busy in ((20, 4), (8, 3)):
                 found = check_sums(graph, names_of(4), range(count), endpoints=False)
                 assert found.block_searches == 3

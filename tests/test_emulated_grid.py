@@ -41,7 +41,7 @@ __device__ void meet(u32 *arrived, u32 round) {
 
 @pytest.fixture
 def gpus() -> Iterator[Machine]:
-    with emulated_gpus(2) as machine:
+    with emulated_gpus(2, multiprocessors=3) as machine:
         yield machine
 
 
@@ -321,7 +321,7 @@ class TestDevices:
 
     def test_nothing_stays_behind(self) -> None:
         count = driver.device_count()
-        with emulated_gpus(5):
+        with emulated_gpus(5, multiprocessors=3):
             assert driver.device_count() == 5
             assert driver.properties(3).multiprocessors == 3
         assert driver.device_count() == count

@@ -19,7 +19,7 @@ SEEDS = (0, 1, 2)
 
 @pytest.fixture(params=SEEDS)
 def gpus(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with emulated_gpus(2, checks=True, seed=request.param) as machine:
+    with emulated_gpus(2, multiprocessors=3, checks=True, seed=request.param) as machine:
         yield machine
 
 
@@ -276,10 +276,10 @@ class TestMemory:
     ],
 )
 def test_what_only_the_strict_refuse(body: str) -> None:
-    with emulated_gpus(2, checks=True):
+    with emulated_gpus(2, multiprocessors=3, checks=True):
         assert run(body)[32:].tolist() == [t ^ 1 for t in range(32)]
     with (
-        emulated_gpus(2, checks="strict"),
+        emulated_gpus(2, multiprocessors=3, checks="strict"),
         pytest.raises(EmulationError, match="nothing orders"),
     ):
         run(body)
@@ -290,5 +290,5 @@ def test_what_only_the_strict_refuse(body: str) -> None:
 def test_the_worker(devices: list[str], seed: int) -> None:
     graph = gw.generators.rmat(7, 6, weights=(1, 64), seed=2)
     expected = gw.sssp(graph, 0, devices="cpu").distance
-    with emulated_gpus(2, checks=True, seed=seed):
+    with emulated_gpus(2, multiprocessors=3, checks=True, seed=seed):
         assert np.array_equal(gw.sssp(graph, 0, devices=devices).distance, expected)

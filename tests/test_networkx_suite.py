@@ -67,6 +67,8 @@ _SLOW = (
     "test_omega", "test_sigma",
 )  # fmt: skip
 """Tests that take longer than all others: thousands of calls of a function on some ten nodes."""
+_MANY = ("(test_use_bounds_on_off_consistency and not -0])",)
+"""Cases of 500 random graphs, 32 calls each, but for the fifty of the first seed: each size and density."""
 
 
 def _without(*names: str) -> tuple[str, str]:
@@ -75,9 +77,9 @@ def _without(*names: str) -> tuple[str, str]:
 
 
 def test_files_of_the_functions() -> None:
-    left_out = _without(*_EXACT_COMMUNITIES, *_SLOW)
+    left_out = _without(*_EXACT_COMMUNITIES, *_SLOW, *_MANY)
     ran, summary = _run(*files_of_functions(), *left_out, fallback=True)
-    assert ran > 800
+    assert ran > 600
     assert "xfailed" not in summary
 
 
@@ -88,7 +90,7 @@ def test_files_of_the_functions_in_the_oldest() -> None:
     folder = Path(os.environ[_OLDEST])
     files = [folder / Path(file).relative_to(_INSTALLED) for file in files_of_functions()]
     ran, summary = _run(
-        *_without(*_EXACT_COMMUNITIES, *_SLOW),
+        *_without(*_EXACT_COMMUNITIES, *_SLOW, *_MANY),
         *(str(file) for file in files if file.exists()),
         fallback=True,
         folder=folder,

@@ -18,15 +18,16 @@ SPREAD = {
     "tests/test_networkx_suite.py", "tests/test_shared_memory_model.py",
     "tests/test_worker_model.py",
 }  # fmt: skip
-LONGEST = (  # each takes more than some 15 seconds of a core; mpi is tests/test_distributed.py
-    "mpi", "tests/test_networkx_suite.py", "tests/test_step_programs.py",
-    "tests/test_step_programs_gpu.py", "tests/test_cli.py", "tests/test_package.py",
-    "tests/test_distances_gpu.py", "tests/test_power_iterations_gpu.py", "tests/test_pagerank.py",
-    "tests/test_vertex_program.py", "tests/test_cuda_kernels.py", "tests/test_duplication.py",
-    "tests/test_distributed_gpus.py", "tests/test_operator_faults.py", "tests/test_schedules.py",
-    "tests/test_no_peers.py", "tests/test_kernel.py", "tests/test_sssp_cpu.py",
-    "tests/test_sssp_steps.py", "tests/test_execution.py", "tests/test_cache.py",
-    "tests/test_truss.py",
+LONGEST = (  # each takes more than some 10 seconds of a core; mpi is tests/test_distributed.py
+    "mpi", "tests/test_networkx_suite.py", "tests/test_distributed_gpus.py", "tests/test_cli.py",
+    "tests/test_no_peers.py", "tests/test_step_programs_gpu.py", "tests/test_distances_gpu.py",
+    "tests/test_power_iterations_gpu.py", "tests/test_betweenness_gpu.py",
+    "tests/test_components_gpu.py", "tests/test_cuda_kernels.py", "tests/test_cuda_compilation.py",
+    "tests/test_kernel.py", "tests/test_duplication.py", "tests/test_schedules.py",
+    "tests/test_sssp_steps.py", "tests/test_formats.py", "tests/test_vertex_program.py",
+    "tests/test_strong_components.py", "tests/test_networkx_backend.py",
+    "tests/test_pagerank_gpu.py", "tests/test_step_programs.py", "tests/test_package.py",
+    "tests/test_cache.py", "tests/test_devices_benchmark.py", "tests/test_segments_pretended.py",
 )  # fmt: skip
 MOST_PROCESSES = 4  # each has threads of its own, and compiles what it is the first to meet
 

@@ -295,11 +295,11 @@ class TestBlockSearches:
     def test_memory_of_searches_apart_is_others_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With so much the whole graph does not fit a GPU, or leaves little: what would run runs."""
         monkeypatch.setattr(builder_module, "_RESERVED_BYTES", 0)
-        ends = np.arange(0, 300_000, 2)
+        ends = np.arange(0, 60_000, 2)
         graph = Graph.from_edges(ends, ends + 1)
         wanted = gw.betweenness_centrality(graph, sources=range(16), devices="cpu").centrality
-        for megabytes in (18, 22, 26):
-            memory_bytes = megabytes * 10**6
+        are_apart = []
+        for memory_bytes in (3_600_000, 4_400_000, 5_200_000):
             with (
                 emulated_gpus(2, memory_bytes=memory_bytes),
                 gw.place(graph, names_of(2)) as placed,
@@ -307,7 +307,9 @@ class TestBlockSearches:
                 for _ in range(2):
                     found = gw.betweenness_centrality(placed, sources=range(16))
                     np.testing.assert_allclose(found.centrality, wanted, **_CLOSE)
+                    are_apart.append(len(set(found.statistics.rounds)) > 1)
                     assert gw.betweenness_centrality(placed, sources=[3]).statistics.rounds.all()
+        assert are_apart == [False, False, True, False, True, False]
 
     def test_no_room_to_search_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def no_room(placement: StepPlacement, count: int) -> StepCopies:

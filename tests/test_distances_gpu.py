@@ -294,12 +294,26 @@ def test_queries_of_a_placed_graph(gpus: Machine) -> None:
 @needs_compiler
 @one_by_one_with_all
 def test_rows_in_pieces(gpus: Machine, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory is short, some rows at a time."""
+    """Where memory is short, some rows at a time, on one GPU and on two."""
+    asked: list[int] = []
+    ask = cuda._SearchPlan.ask
+
+    def counted(plan: cuda._SearchPlan, pieces: Any) -> None:
+        asked.append(len(pieces))
+        ask(plan, pieces)
+
+    monkeypatch.setattr(cuda._SearchPlan, "ask", counted)
+    monkeypatch.setattr(cuda, "_LEAST_SHARE", 20)
+    monkeypatch.setattr(cuda, "_MEMORY_SHARE", 1 << 14)
     graph = zoo()["rmat"]
-    monkeypatch.setattr(cuda, "_MEMORY_SHARE", 1 << 10)
     for weighted in (False, True):
-        check_distances(graph, ["cuda:0", "cuda:1"], range(400), weighted=weighted)
-    check_sums(graph, "cuda", range(0, 500, 9))
+        asked.clear()
+        check_distances(graph, ["cuda:0", "cuda:1"], range(0, 400, 5), weighted=weighted)
+        assert len(asked) > 1
+        assert set(asked) == {2}
+    asked.clear()
+    check_sums(graph, "cuda", range(0, 500, 25))
+    assert len(asked) > 2 * len(FUNCTIONS)
 
 
 def test_too_little_memory() -> None:

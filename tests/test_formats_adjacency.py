@@ -403,7 +403,7 @@ def test_pieces_threads_and_windows_change_nothing(
 
 def test_progress_is_told(put: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
-    graph = Graph.from_edges(*np.triu_indices(1500, 1), directed=False)
+    graph = Graph.from_edges(*np.triu_indices(700, 1), directed=False)
     path = put(metis_text(graph, None, 1))
     read(path, progress=lambda *state: told.append(state))
     assert {phase for _, _, phase in told} >= {"reading", "building"}

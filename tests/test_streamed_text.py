@@ -281,13 +281,13 @@ class TestBadInput:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(formats, "STREAMED_BYTES", 1)
-        as_numbers, seen = arcs._as_numbers, []
+        as_numbers, seen = arcs.integers_in, []
 
         def look(distinct: Any) -> Any:
             seen.append(len(distinct))
             return as_numbers(distinct)
 
-        monkeypatch.setattr(arcs, "_as_numbers", look)
+        monkeypatch.setattr(arcs, "integers_in", look)
         path = tmp_path / "graph.el"
         path.write_text("".join(f"x{line} y{line}\n" for line in range(200)))
         with pytest.raises(InputError, match="ids are texts"):

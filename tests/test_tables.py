@@ -81,7 +81,9 @@ def _dense(graph: Graph) -> tuple[Any, Any, Any]:
 def all_integers(ids: list[str]) -> bool:
     """Whether all are decimal numbers of 64 bits, perhaps between blanks."""
     return all(
-        re.fullmatch("-?[0-9]+", one.strip()) and -(2**63) <= int(one) < 2**63 for one in ids
+        re.fullmatch(r"-?[0-9]+(\.0+)?", one.strip())
+        and -(2**63) <= int(one.strip().split(".")[0]) < 2**63
+        for one in ids
     )
 
 
@@ -413,7 +415,7 @@ class TestCsv:
         assert caught.value.line == line
 
     @pytest.mark.parametrize("memory", [2**30, 2**19])  # at a stretch, and in blocks
-    @pytest.mark.parametrize("digits", ["0x10", "-0X1f", "+5", "1_0", "1e3", "1.0"])
+    @pytest.mark.parametrize("digits", ["0x10", "-0X1f", "+5", "1_0", "1e3", "1.5"])
     def test_integers_are_decimal(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: str, memory: int
     ) -> None:
@@ -429,6 +431,61 @@ class TestCsv:
             read(path)
         assert caught.value.line == 20002
         assert list(read(path, weighted=False).ids) == [1, 2]
+
+    @pytest.mark.parametrize("memory", [2**30, 2**20])  # at a stretch, and in blocks
+    @pytest.mark.parametrize("name", ["edges.csv", "edges.el"])
+    def test_integers_may_be_written_as_floats(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, memory: int
+    ) -> None:
+        import pandas as pd
+
+        monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(memory))
+        frame = pd.DataFrame({"source": [1.0, -7, np.nan], "target": [2, 2**53 - 1, 3]})
+        frame = pd.concat([frame.dropna()] * 20000)
+        path = tmp_path / name
+        frame.to_csv(path, index=False, header=name == "edges.csv")
+        graph = read(path)
+        assert list(graph.ids) == [-7, 1, 2, 2**53 - 1]
+        assert set(named_arcs(graph)) == {(1, 2), (-7, 2**53 - 1)}
+
+    def test_floats_beside_texts_are_texts(self, tmp_path: Path) -> None:
+        graph = read(csv_file(tmp_path, "source,target\n1,1.0\n1.5,x\n"))
+        assert list(graph.ids) == ["1", "1.0", "1.5", "x"]
+
+    @pytest.mark.parametrize("memory", [2**30, 2**20])
+    @pytest.mark.parametrize("delimiter", [", ", " ,", ",  ", "\t ", " ; "])
+    def test_blanks_around_texts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str, memory: int
+    ) -> None:
+        monkeypatch.setenv("GODWIT_MEMORY_BYTES", str(memory))
+        rows = "a,b c,1\n" * 30000 + '"b c",a,2\nb c,1,3\n'
+        text = f"source,target,weight\n{rows}".replace(",", delimiter)
+        graph = read(csv_file(tmp_path, text))
+        assert list(graph.ids) == ["1", "a", "b c"]
+        assert set(named_arcs(graph)) == {("a", "b c"), ("b c", "a"), ("b c", "1")}
+
+    def test_blanks_in_quotes_belong_to_texts(self, tmp_path: Path) -> None:
+        for id in (" a", "a ", "\ta"):
+            for row in (f'"{id}",b', f'b,"{id}"', f'a,"{id}"\nb,a'):
+                graph = read(csv_file(tmp_path, f"source,target\n{row}\n"))
+                assert set(graph.ids) == {*row.replace('"', "").replace("\n", ",").split(",")}
+
+    def test_blanks_alone_are_no_text(self, tmp_path: Path) -> None:
+        path = csv_file(tmp_path, "source,target\na,b\na, \n")
+        with pytest.raises(FormatError, match="there is no target") as caught:
+            read(path)
+        assert caught.value.line == 3
+        assert list(read(csv_file(tmp_path, 'source,target\na,""\n')).ids) == ["", "a"]
+
+    @pytest.mark.parametrize("ids", [["1.0", "2.0"], ["7", "8.00"]])
+    def test_texts_that_look_like_integers_are_refused(
+        self, tmp_path: Path, ids: list[str]
+    ) -> None:
+        graph = Graph.from_edges([0], [1], ids=ids)
+        with pytest.raises(InputError, match="all integers"):
+            write(graph, tmp_path / "edges.csv")
+        write(graph, tmp_path / "edges.el")
+        assert list(read(tmp_path / "edges.el").ids) == ids
 
     def test_other_columns_may_be_hexadecimal(self, tmp_path: Path) -> None:
         graph = read(csv_file(tmp_path, "color,from,to\n0xff,0, 1\n"), columns=("from", "to"))

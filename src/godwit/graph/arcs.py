@@ -29,6 +29,9 @@ _SHARE_OF_MEMORY = 8
 _SMALLEST_TABLE = 1 << 16
 _PIECE = 1 << 20  # ids that a thread marks at once
 
+DECIMAL_INTEGER = r"-?[0-9]+(\.0+)?"
+"""Regular expression of ids that are integers if all of a file are; pandas may write 1 as 1.0."""
+
 Progress = Callable[[int, int, str], None]
 """Called at intervals, from the calling thread, with (bytes done, bytes in all, phase)."""
 
@@ -267,7 +270,7 @@ def relabelled(
 
     def as_numbers(distinct: Any) -> Any:
         is_text = typed and not pa.types.is_integer(distinct.type)
-        numbers = None if is_text else _as_numbers(distinct)
+        numbers = None if is_text else integers_in(distinct)
         if numbers is None and not options.text_ids:
             raise InputError(
                 f"{arcs.path}: ids are texts, and edges stream between integers only: call "
@@ -297,7 +300,7 @@ def relabelled(
 
     def vertices(column: Any) -> Array:
         if numbers is not None:
-            positions = _search_sorted(stored, numpy_array(column.dictionary.cast(pa.int64())))
+            positions = _search_sorted(stored, numpy_array(integers_in(column.dictionary)))
         else:
             indices = pc.index_in(column.dictionary, value_set=distinct)
             positions = numpy_array(indices)
@@ -338,16 +341,17 @@ def _search_sorted(ascending: Array, values: Array) -> Array:
     return positions
 
 
-def _as_numbers(distinct: Any) -> Any:
-    """Return ids as int64 (Arrow), or None if one is no integer; the texts 7 and 07 are one number."""
+def integers_in(distinct: Any) -> Any:
+    """Return ids as int64 (Arrow), or None if one is no integer; texts 7, 07 and 7.0 are one integer."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not pa.types.is_integer(distinct.type):
         # Arrow takes hexadecimal numbers, too.
-        decimal = pc.match_substring_regex(distinct, "^-?[0-9]+$")
+        decimal = pc.match_substring_regex(distinct, rf"^{DECIMAL_INTEGER}$")
         if not pc.all(decimal, min_count=0).as_py():
             return None
+        distinct = pc.replace_substring_regex(distinct, r"\.0+$", "")
     try:
         return distinct.cast(pa.int64())
     except pa.ArrowInvalid:

@@ -193,6 +193,7 @@ def arcs_of_tables(
     metadata: TableMetadata = NO_METADATA,
     one_table: bool,
     most_rows: int,
+    typed: bool = True,
 ) -> ArcList:
     """Return the arcs in Arrow tables.
 
@@ -201,6 +202,7 @@ def arcs_of_tables(
         three columns, the sources, the targets and the weights
     :param one_table: True if there is only one
     :param most_rows: upper bound of the rows of all tables
+    :param typed: False to convert texts to integers if all of them are integers of 64 bits
     :raises InputError: made by ``problem``, about an entry that is no id or no weight
     """
     counted = (
@@ -224,7 +226,7 @@ def arcs_of_tables(
         raise problem(f"ids are texts, and {which} needs integers below 2**63", None)
     if survey.texts or not counted:
         occurring = None if survey.texts else survey.occurring
-        arcs, ids = relabelled(arcs, occurring, options, typed=True)
+        arcs, ids = relabelled(arcs, occurring, options, typed=typed)
         return ArcList(arcs, len(ids), directed, ids)
     base = options.id_base if options.id_base is not None else metadata.id_base or 0
     if survey.count and survey.min_id < base:

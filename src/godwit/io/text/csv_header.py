@@ -13,13 +13,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from godwit.graph.arcs import DECIMAL_INTEGER
 from godwit.graph.table_columns import known_columns
 from godwit.io.format import Head
 from godwit.io.format_names import FORMATS
 
 _DELIMITERS = ",\t;"
 _NUMBER = re.compile(r"\s*[-+]?(\.?[0-9].*|inf|infinity|nan)?\s*", re.IGNORECASE)
-_INTEGER = re.compile(r"\s*-?[0-9]+\s*", re.ASCII)
+_INTEGER = re.compile(rf"\s*{DECIMAL_INTEGER}\s*", re.ASCII)
 _QUOTED = re.compile(rf'"|.*[{_DELIMITERS}]"', re.DOTALL)
 _OF_EDGE_LISTS = re.compile(r"[#%]\s*((un)?directed graph\b|nodes:|ids:)", re.IGNORECASE)
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")

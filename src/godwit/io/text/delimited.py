@@ -1,9 +1,10 @@
 """CSV: columns between commas, semicolons or tabs (RFC 4180, parsed by Arrow), usually below their names.
 
 The type of a column is the narrowest that fits all its fields, and is found by trying. Integers are
-decimal, and there may be blanks around them. An empty field without quotes is a missing value, not an
-empty text; spaces belong to a text. Files without names of columns are edge lists, unless they have
-quotes (``csv_header``).
+decimal; ``1.0``, as pandas writes integers of a column with missing values, is one if all ids are. Blanks
+around a field do not belong to it, unless a field in quotes begins or ends with a blank: then they belong
+to the texts of this file. An empty field without quotes is a missing value, not an empty text. Files
+without names of columns are edge lists, unless they have quotes (``csv_header``).
 
 A file whose columns may take more than half of the memory is parsed block by block, each time that its
 arcs are iterated.
@@ -21,7 +22,7 @@ from itertools import chain
 from typing import Any, BinaryIO, NoReturn
 
 from godwit.errors import FormatError, InputError
-from godwit.graph.arcs import ArcList, ReadOptions
+from godwit.graph.arcs import ArcList, ReadOptions, integers_in
 from godwit.graph.csr import Graph
 from godwit.graph.table_columns import (
     NAMES,
@@ -39,6 +40,9 @@ from godwit.io.text.writing import joined, text_scalar
 
 _KIND_COLUMN = "type"  # of Gephi's tables of edges
 _MOST_KINDS = 8  # texts in it: Directed and Undirected, in any letters
+
+_BLANKS = " \t"
+_QUOTED_BLANK = re.compile(rb'[,;\t\r\n]"[ \t]|[ \t]"[,;\t\r\n]')  # at an end of a field in quotes
 
 _HEXADECIMAL = r"^[ \t]*-?0[xX]"  # Arrow takes such integers, too
 
@@ -73,6 +77,7 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         table.problem,
         one_table=not table.in_blocks,
         most_rows=table.most_rows,
+        typed=False,
     )
     return replace(arcs, unread=table.unread, directed=table.directed)
 
@@ -102,6 +107,7 @@ class _Table:
         self.in_blocks = self.content.size > source.room(_SHARE_HELD)
         self.types = [pa.int32(), pa.int32(), pa.int32()][: len(self.columns.used)]
         self._held: Any = None
+        self._blanks_belong = False  # to texts
         self._look_through()
         self._settle_types()
         self.directed = True
@@ -143,7 +149,22 @@ class _Table:
             yield self._held
             return
         with self._errors_placed():
-            yield from self._blocks(threaded=True)
+            yield from map(self._trimmed, self._blocks(threaded=True))
+
+    def _trimmed(self, table: Any) -> Any:
+        """Return a table without blanks around ids that are texts; ids of blanks alone become nulls."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._blanks_belong or not pa.types.is_large_string(self.types[0]):
+            return table
+        for at, name in enumerate(table.column_names[:2]):
+            field = table.column(at)
+            text = pc.utf8_trim(field, _BLANKS)
+            is_blank = pc.and_(pc.equal(text, ""), pc.not_equal(field, ""))
+            text = pc.if_else(is_blank, pa.scalar(None, text.type), text)
+            table = table.set_column(at, name, text)
+        return table
 
     @property
     def most_rows(self) -> int:
@@ -158,13 +179,20 @@ class _Table:
         return FormatError(self.source.path, message, line=line, text=text)
 
     def _look_through(self) -> None:
-        """Check for what Arrow accepts, but is wrong: open quotation marks and hexadecimal numbers."""
+        """Check for what Arrow accepts, but is wrong: open quotation marks and hexadecimal numbers.
+
+        Blanks belong to texts if one is at either end of a field in quotes.
+        """
         quotes = 0
         hexadecimal = False
         for begin in range(0, self.content.size, _COUNTED_BYTES):
-            end = min(begin + _COUNTED_BYTES + 1, self.content.size)
+            end = min(begin + _COUNTED_BYTES + 2, self.content.size)
             piece = self.content[begin:end].to_pybytes()
+            quotes_before = quotes
             quotes += piece.count(b'"', 0, _COUNTED_BYTES)
+            if quotes > quotes_before and not self._blanks_belong:
+                rows = b"\n" * (begin == 0) + piece + b"\n" * (end == self.content.size)
+                self._blanks_belong = _QUOTED_BLANK.search(rows) is not None
             # One byte is found many times faster than two.
             hexadecimal |= (b"x" in piece and b"0x" in piece) or (b"X" in piece and b"0X" in piece)
         if quotes % 2:
@@ -230,7 +258,7 @@ class _Table:
             if self.in_blocks:
                 self._widen(lambda: [None for _ in self._blocks(threaded=True)])
             else:
-                self._held = self._widen(lambda: self._parse(whole))
+                self._held = self._trimmed(self._widen(lambda: self._parse(whole)))
 
     def _widen(self, parse: Callable[[], Any]) -> Any:
         """Widen the types until ``parse`` accepts all fields, and return its result."""
@@ -424,17 +452,11 @@ def write(graph: Graph, file: BinaryIO) -> None:
 
 def _require_read_as_texts(graph: Graph) -> None:
     """Refuse text ids that would be read as integers."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if graph.ids.kind != "text" or graph.vertex_count == 0:
         return
-    texts = pc.utf8_trim_whitespace(graph.ids.to_arrow())
-    if not pc.all(pc.match_substring_regex(texts, "^-?[0-9]+$")).as_py():
-        return
-    try:
-        texts.cast(pa.int64())
-    except pa.ArrowInvalid:
+    if integers_in(pc.utf8_trim_whitespace(graph.ids.to_arrow())) is None:
         return
     raise InputError(
         "CSV cannot hold text ids that are all integers: write Parquet, or make them integers with "

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import BinaryIO, NamedTuple
 
 from godwit.errors import InputError, shown
-from godwit.graph.arcs import ArcList, Arcs, OccurringIds, ReadOptions, relabelled
+from godwit.graph.arcs import DECIMAL_INTEGER, ArcList, Arcs, OccurringIds, ReadOptions, relabelled
 from godwit.graph.csr import Graph
 from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
 from godwit.graph.table_columns import known_columns
@@ -190,7 +190,7 @@ def _names_columns(fields: list[str], below: list[list[str]]) -> bool:
     if not below or len(below[0]) != len(fields) or any(map(_NUMBER.fullmatch, fields)):
         return False
     ids = {field for arc in below for field in arc[:2]}
-    if all(map(_ID.fullmatch, ids)):
+    if all(re.fullmatch(DECIMAL_INTEGER, id) for id in ids):
         return True
     return known_columns(fields) is not None and ids.isdisjoint(fields[:2])
 

@@ -233,6 +233,14 @@ class TestQuestions:
         facts = run_json("bfs", "rmat:8,seed=5", "-s", "max-degree")
         assert facts["sources"] == [gw.generators.rmat(8, 16, seed=5).highest_degree_vertex()]
 
+    def test_a_direction_that_is_asked_for_needs_no_warning(self, tmp_path: Path) -> None:
+        path = tmp_path / "one-sided.graph"
+        path.write_text("3 3\n2 3\n3\n\n")
+        assert run_json("info", path, "--directed")["arcs"] == 3
+        assert run_json("info", path, "--undirected")["edges"] == 3
+        result = CliRunner().invoke(app, ["info", str(path)])
+        assert "--directed, --undirected" in result.stderr
+
     def test_undirected_merges_both_directions(self, tmp_path: Path) -> None:
         path = tmp_path / "arcs.el"
         path.write_text("0 1 5\n1 0 3\n1 2 4\n")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from godwit.errors import FormatError, GodwitError, InputError
+from godwit.errors import DirectionWarning, FormatError, GodwitError, InputError
 from godwit.graph.csr import Graph
 from godwit.io.graph_files import read, write
 from godwit.io.text import line_reader
@@ -153,13 +153,26 @@ class TestMetis:
             ("\ufeff3 1\n2\n1\n\n", 3, [(0, 1), (1, 0)]),
             ("2 1 1\n2 1.5\n1 15e-1\n", 2, [(0, 1, 1.5), (1, 0, 1.5)]),
             ("2 1 1\n2 -5\n1 -5\n", 2, [(0, 1, -5), (1, 0, -5)]),
-            ("3 3\n2 2\n3\n", 3, [(0, 1), (0, 1), (1, 2)]),
         ],
     )
     def test_odd_files(self, put: Write, content: str, n: int, arcs: list[Any]) -> None:
         graph = read(put(content), format="metis")
         assert (graph.vertex_count, arcs_of(graph)) == (n, arcs)
         assert_sound(graph)
+
+    def test_edges_in_one_list_are_arcs_with_a_warning(self, put: Write) -> None:
+        path = put("3 3\n2 2\n3\n")
+        with pytest.warns(DirectionWarning, match="each edge in the lists of both") as warned:
+            graph = read(path, format="metis")
+        assert warned[0].filename == __file__
+        assert (graph.directed, arcs_of(graph)) == (True, [(0, 1), (0, 1), (1, 2)])
+
+    def test_no_warning_where_the_caller_decides(self, put: Write) -> None:
+        path = put("3 3\n2 2\n3\n")
+        graph = read(path, format="metis", directed=True)
+        assert (graph.directed, arcs_of(graph)) == (True, [(0, 1), (0, 1), (1, 2)])
+        graph = read(path, format="metis", directed=False)
+        assert (graph.directed, graph.edge_count) == (False, 3)
 
     def test_first_id(self, put: Write) -> None:
         graph = read(put("2 1\n1\n0\n"), format="metis", id_base=0)
@@ -233,7 +246,8 @@ class TestMetis:
         folder = next(tmp_path.rglob("4.graph")).parent
         reference = (folder.parent / "reference" / "graph-4.graph.out").read_text()
         for name, other in (("4.graph", "4.el"), ("4w.graph", "4.wel")):
-            graph = read(folder / name)
+            with pytest.warns(DirectionWarning):
+                graph = read(folder / name)
             assert f"{graph.vertex_count} nodes and {graph.arc_count} directed" in reference
             simple = read(folder / other, relabel=False).remove_self_loops().merge_parallel_arcs()
             assert_same(graph.without_weights(), simple.without_weights())
@@ -345,6 +359,7 @@ each_sample = pytest.mark.parametrize("sample", SAMPLES)
 
 
 @each_sample
+@pytest.mark.filterwarnings("ignore::godwit.errors.DirectionWarning")
 def test_mutations(sample: str, put: Write) -> None:
     outcomes = {"read": 0, "refused": 0}
     for seed in range(10 * settings().max_examples):
@@ -381,6 +396,7 @@ def _large(sample: str) -> str:
 
 
 @each_sample
+@pytest.mark.filterwarnings("ignore::godwit.errors.DirectionWarning")
 def test_pieces_threads_and_windows_change_nothing(
     sample: str, put: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,10 @@ class LostDataWarning(UserWarning):
     """Something is left out: attributes, of a file that is written; columns, of a graph that is read."""
 
 
+class DirectionWarning(UserWarning):
+    """A file that should be of an undirected graph is read as a directed one."""
+
+
 class DeviceError(GodwitError, RuntimeError):
     """A device does not exist, or failed."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from godwit.cli.progress import Display
-from godwit.errors import InputError
+from godwit.errors import DirectionWarning, InputError
 from godwit.graph.generators.spec import (
     GENERATORS,
     generate,
@@ -62,7 +63,9 @@ def load_graph(
                 graph = dataset(text, progress=progress, **arguments)
         else:
             path = file_of(text)
-            with display.bar(f"reading {Path(path).name}") as progress:
+            with display.bar(f"reading {Path(path).name}") as progress, warnings.catch_warnings():
+                if reading.directed is not None:
+                    warnings.simplefilter("ignore", DirectionWarning)
                 graph = read(path, progress=progress, **arguments)
     if reading.directed is False and graph.directed:
         with display.waiting("symmetrizing"):

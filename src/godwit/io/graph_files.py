@@ -71,7 +71,8 @@ def read(
         and DIMACS (but 0 for DIMACS without a problem line if there is a vertex 0). For edge lists and
         tables it implies ``relabel=False``, for which None is 0
     :param directed: None: as in the file (a symmetric matrix is undirected, an edge list is directed
-        unless a comment declares otherwise, and Gephi's CSV unless the column ``Type`` does). False: each
+        unless a comment declares otherwise, and Gephi's CSV unless the column ``Type`` does;
+        ``errors.DirectionWarning`` warns of a METIS file that has edges in one direction only). False: each
         arc of the file is an edge. True: of an undirected file, a directed graph of the same arcs
     :param weighted: None: as in the file. False: drop the weights. True: the file must have weights
     :param columns: names of a table's columns (CSV, Parquet) with sources, targets and, if there is a

@@ -13,13 +13,15 @@ that. The number of entries decides between the two.
 from __future__ import annotations
 
 import re
+import warnings
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from godwit.errors import FormatError
+from godwit.errors import DirectionWarning, FormatError
 from godwit.graph.arcs import ArcList, ReadOptions
 from godwit.graph.csr import Graph, assemble
 from godwit.graph.ids import VertexIds
@@ -126,7 +128,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
 
     Sizes and weights of vertices must be there if the header declares them, and are dropped. The graph
     is undirected, unless the header's edge count is that of all listed neighbours and some edge is
-    listed in one direction only: then it is directed. The id of the first vertex is
+    listed in one direction only: then it is directed, of which ``errors.DirectionWarning`` warns unless
+    ``options.directed`` says which it is. The id of the first vertex is
     ``options.id_base``; None: 1.
     """
     text = source.text()
@@ -156,8 +159,20 @@ def read(source: Source, options: ReadOptions) -> Graph:
     if arcs.count == header.edges:
         with suppress(FormatError):
             return symmetric_graph(graph, text.path)
+        if options.directed is None:
+            warnings.warn(_described_direction(text.path), DirectionWarning, stacklevel=4)
         return graph
     return symmetric_graph(graph, text.path)
+
+
+def _described_direction(path: Path) -> str:
+    """Return the warning about a file whose edges are not all in two lists."""
+    return (
+        f"{path}: METIS has each edge in the lists of both its ends, and this file does not: it is read "
+        "as a directed graph, of as many arcs as the header has edges (directed=True says that this is "
+        "meant, directed=False that each edge is listed once; graph.symmetrize() makes one edge of all "
+        "arcs between two vertices; command line: --directed, --undirected)"
+    )
 
 
 def _check_counts(text: Text, header: _Header, arcs: ScannedArcs) -> None:

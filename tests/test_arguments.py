@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -220,6 +222,20 @@ def test_a_placed_graph_that_is_closed_says_so() -> None:
             ClosedContextError, match="this placed graph is closed; place the graph"
         ):
             call()
+
+
+@pytest.mark.parametrize(
+    "copy_of", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
+)
+def test_placed_graphs_and_contexts_are_not_copied_and_say_what_is(
+    copy_of: Callable[[Any], Any],
+) -> None:
+    with gw.place(PATH, "cpu") as placed:
+        with pytest.raises(InputError, match=r"copy its \.graph, and place that with godwit\.place"):
+            copy_of(placed)
+        with pytest.raises(InputError, match="open one in each process"):
+            copy_of(placed.context)
+        copy_of(placed.graph)
 
 
 # --- Queries.

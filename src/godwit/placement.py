@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from godwit import config
 from godwit.dataflow.context import Context
@@ -238,6 +238,12 @@ class PlacedGraph:
         self._layout = None
         self.latest.clear()
         self.context.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "a placed graph stands for memory of devices, and can be neither pickled nor copied: pickle "
+            "or copy its .graph, and place that with godwit.place(graph, devices)"
+        )
 
     def __enter__(self) -> PlacedGraph:
         self.check_open()

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from godwit.dataflow.cpu import HostSpace
 from godwit.dataflow.endpoint import Endpoint
@@ -292,6 +292,12 @@ class Context:
                     stack.callback(event.wait)
         finally:
             self._kept.clear()
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "a context has the memory and the threads of this process, and can be neither pickled nor "
+            "copied: open one in each process"
+        )
 
     def __enter__(self) -> Context:
         self.check_open()

@@ -231,7 +231,9 @@ def test_placed_graphs_and_contexts_are_not_copied_and_say_what_is(
     copy_of: Callable[[Any], Any],
 ) -> None:
     with gw.place(PATH, "cpu") as placed:
-        with pytest.raises(InputError, match=r"copy its \.graph, and place that with godwit\.place"):
+        with pytest.raises(
+            InputError, match=r"copy its \.graph, and place that with godwit\.place"
+        ):
             copy_of(placed)
         with pytest.raises(InputError, match="open one in each process"):
             copy_of(placed.context)
@@ -239,6 +241,37 @@ def test_placed_graphs_and_contexts_are_not_copied_and_say_what_is(
 
 
 # --- Queries.
+
+
+def test_weights_that_do_not_suit_an_algorithm() -> None:
+    calls: dict[str, Callable[..., Any]] = {
+        "sssp": lambda graph, **how: gw.sssp(graph, 0, **how),
+        "distances": lambda graph, **how: gw.distances(graph, [0], **how),
+        "closeness": gw.closeness_centrality,
+        "betweenness": gw.betweenness_centrality,
+        "eccentricity": gw.eccentricity,
+        "pagerank": gw.pagerank,
+        "eigenvector": gw.eigenvector_centrality,
+        "katz": gw.katz_centrality,
+        "hits": gw.hits,
+        "clustering": gw.clustering,
+        "louvain": gw.louvain,
+        "leiden": gw.leiden,
+        "labels": gw.label_propagation,
+        "modularity": lambda graph, **how: gw.modularity(graph, [0, 0, 0], **how),
+        "walks": lambda graph, **how: gw.random_walks(graph, 0, 2, **how),
+        "forest": gw.minimum_spanning_forest,
+    }
+    graph = gw.Graph.from_edges([0, 1, 0], [1, 2, 2], [1, np.nan, 1], directed=False)
+    for name, call in calls.items():
+        with pytest.raises(InputError) as caught:
+            call(graph)
+        for words in ("has weight nan", "weighted=False", "--ignore-weights", "with_weights"):
+            assert words in str(caught.value), name
+        call(graph, weighted=False)
+    graph = gw.Graph.from_edges([0], [1], [-1])
+    with pytest.raises(InputError, match="Bellman and Ford's method takes negative ones"):
+        gw.sssp(graph, 0)
 
 
 def test_sources() -> None:

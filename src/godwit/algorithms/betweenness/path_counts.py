@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from godwit.algorithms.paths.buckets import BUCKETS, bucket_width, sift_down, sift_up
-from godwit.algorithms.paths.weights import check_weights, named_arc
+from godwit.algorithms.paths.weights import check_weights, named_arc, unsuitable_weight
 from godwit.dtypes import Array
 from godwit.errors import InputError, ValueOverflowError
 from godwit.graph.csr import Graph
@@ -232,15 +232,15 @@ def _length_bounds(graph: Graph) -> tuple[float, float]:
         return 1.0, 1.0
     smallest, largest = weights.min(), weights.max()
     if smallest == 0:
-        raise InputError(
+        raise unsuitable_weight(
+            graph,
+            int(np.argmin(weights)),
             "betweenness by weights needs weights above 0, as there are endlessly many ways to stay where "
-            f"one is; {named_arc(graph, int(np.argmin(weights)))} has weight {smallest}: give it a small "
-            "weight, or leave it out, or count arcs (weighted=False, command line: --ignore-weights)"
+            "one is",
         )
     if largest == np.inf:
-        raise InputError(
-            "betweenness by weights needs weights that are finite; "
-            f"{named_arc(graph, int(np.argmax(weights)))} has weight {largest}: leave it out"
+        raise unsuitable_weight(
+            graph, int(np.argmax(weights)), "betweenness by weights needs weights that are finite"
         )
     if weights.dtype.kind in "iu":
         if bound * n >= 2**63 - 1:

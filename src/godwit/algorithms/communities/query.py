@@ -14,7 +14,7 @@ import numpy as np
 from godwit.algorithms.checks import checked_array
 from godwit.algorithms.communities import cpu
 from godwit.algorithms.communities.result import CommunitiesResult
-from godwit.algorithms.paths.weights import named_arc, uses_weights
+from godwit.algorithms.paths.weights import unsuitable_weight, uses_weights
 from godwit.arrays import computed_in_place, gpu_array, lies_on_gpu
 from godwit.dtypes import Array, as_float, frozen
 from godwit.errors import InputError, shown
@@ -134,9 +134,8 @@ def _integer_weights(graph: Graph, what: str) -> tuple[Array, int]:
     least, largest = weights.min(), weights.max()
     if not (least >= 0 and largest < math.inf):
         arc = int(np.argmax(~((weights >= 0) & (weights < math.inf))))
-        raise InputError(
-            f"{what} needs weights that are finite and not negative; {named_arc(graph, arc)} has weight "
-            f"{weights[arc]}"
+        raise unsuitable_weight(
+            graph, arc, f"{what} needs weights that are finite and not negative"
         )
     require_memory(16 * m, "weights as integers")
     # An exact sum of rounded weights bounds the sum of all, whatever their order.

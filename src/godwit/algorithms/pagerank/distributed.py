@@ -29,8 +29,13 @@ import numpy as np
 from godwit import config
 from godwit.algorithms.pagerank.cpu import is_last, next_block, next_omega, update_block
 from godwit.algorithms.pagerank.in_arcs import InArcs, arranged, divide, narrowed
-from godwit.algorithms.pagerank.settings import MAX_ITERATIONS, check_damping, check_dtype
-from godwit.algorithms.paths.weights import uses_weights
+from godwit.algorithms.pagerank.settings import (
+    MAX_ITERATIONS,
+    PAGERANK_NEEDS,
+    check_damping,
+    check_dtype,
+)
+from godwit.algorithms.paths.weights import WITHOUT_WEIGHTS, uses_weights
 from godwit.distributed.checkpoint import Checkpoint
 from godwit.distributed.gpu_graph import GpuGraph
 from godwit.distributed.graph import DistributedGraph
@@ -181,7 +186,7 @@ def _uses_weights(graph: DistributedGraph, weighted: Any) -> bool:
     if weights is None or not uses_weights(graph, weighted):
         return False
     if len(weights) and not (weights.min() >= 0 and weights.max() < np.inf):
-        raise InputError("PageRank needs weights that are finite and not negative")
+        raise InputError(f"{PAGERANK_NEEDS}: {WITHOUT_WEIGHTS}")
     return True
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths.weights import named_arc, uses_weights
+from godwit.algorithms.paths.weights import unsuitable_weight, uses_weights
 from godwit.algorithms.power_iteration.query import vertex_values
 from godwit.dtypes import Array, as_flag, as_float, as_positive_number
 from godwit.errors import InputError, shown
@@ -24,6 +24,8 @@ from godwit.graph.facts import is_symmetric
 
 MAX_ITERATIONS = 100
 """Default limit of iterations."""
+
+PAGERANK_NEEDS = "PageRank needs weights that are finite and not negative"
 
 Distribution = Mapping[int, float] | Iterable[float] | Array | None
 
@@ -118,10 +120,7 @@ def _check_weights(graph: Graph) -> bool:
     smallest, largest = weights.min(), weights.max()
     if not (smallest >= 0 and largest < np.inf):
         arc = int(np.argmax(~(weights >= 0) | (weights == np.inf)))
-        raise InputError(
-            "PageRank needs weights that are finite and not negative; "
-            f"{named_arc(graph, arc)} has weight {weights[arc]}"
-        )
+        raise unsuitable_weight(graph, arc, PAGERANK_NEEDS)
     if weights.dtype.kind == "f" and float(largest) * len(weights) == math.inf:
         raise InputError(
             f"sums of {len(weights)} weights up to {largest:g} could overflow; divide them by {largest:g}"

@@ -14,6 +14,14 @@ from godwit.graph.csr import Graph
 if TYPE_CHECKING:
     from godwit.distributed.graph import DistributedGraph
 
+SHORTEST_PATHS_NEED = "shortest paths need weights that are not negative"
+WITHOUT_WEIGHTS = (
+    "weighted=False ignores weights (command line: --ignore-weights; bfs instead of sssp), and "
+    "graph.with_weights(...) replaces them"
+)
+"""What works with a graph whose weights do not suit an algorithm."""
+BELLMAN_FORD = "Bellman and Ford's method takes negative ones (SciPy, NetworkX)"
+
 
 def uses_weights(graph: Graph | DistributedGraph, weighted: Any) -> bool:
     """Return whether weights count: as ``weighted`` says; if it is None, where the graph has weights.
@@ -42,13 +50,25 @@ def _largest_weight(graph: Graph) -> int:
     smallest, largest = weights.min(), weights.max()
     if smallest < 0 or math.isnan(smallest):
         arc = int(np.argmax((weights < 0) | np.isnan(weights)))
-        raise InputError(
-            "shortest paths need weights that are not negative; "
-            f"{named_arc(graph, arc)} has weight {weights[arc]}"
+        raise unsuitable_weight(
+            graph, arc, SHORTEST_PATHS_NEED, BELLMAN_FORD if weights[arc] < 0 else ""
         )
     if weights.dtype.kind in "iu":
         return int(largest)
     return 2**62 if math.isinf(largest) else math.ceil(largest)
+
+
+def unsuitable_weight(graph: Graph, arc: int, needs: str, other: str = "") -> InputError:
+    """Return the error about a weight that an algorithm cannot take; it says what works.
+
+    :param arc: that has the weight
+    :param needs: the algorithm, and what it needs, as ``"PageRank needs weights that are finite"``
+    :param other: another remedy, as a clause
+    """
+    weights = graph.weights
+    assert weights is not None
+    remedies = f"{WITHOUT_WEIGHTS}; {other}" if other else WITHOUT_WEIGHTS
+    return InputError(f"{needs}; {named_arc(graph, arc)} has weight {weights[arc]}: {remedies}")
 
 
 def named_arc(graph: Graph, arc: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths.weights import named_arc, uses_weights
+from godwit.algorithms.paths.weights import unsuitable_weight, uses_weights
 from godwit.dtypes import Array, as_array, as_float
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -89,9 +89,7 @@ def checks_weights(graph: Graph, weighted: Any, what: str) -> bool:
     assert weights is not None
     if not math.isfinite(largest):
         arc = int(np.argmax(~np.isfinite(weights)))
-        raise InputError(
-            f"{what} needs weights that are finite; {named_arc(graph, arc)} has weight {weights[arc]}"
-        )
+        raise unsuitable_weight(graph, arc, f"{what} needs weights that are finite")
     if math.isinf(largest * len(weights)):
         raise InputError(
             f"sums of {len(weights)} weights up to {largest:g} could overflow; divide them by {largest:g}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from godwit.algorithms.paths.weights import named_arc
+from godwit.algorithms.paths.weights import unsuitable_weight
 from godwit.dtypes import Array, as_positive_number, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
@@ -110,9 +110,8 @@ def _checked_sums(graph: Graph, rows: Rows) -> Array:
     if len(weights) and not (weights.min() >= 0 and weights.max() < np.inf):
         given: Any = graph.weights
         arc = int(np.argmax(~((given >= 0) & (given < np.inf))))
-        raise InputError(
-            "random walks need weights that are finite and not negative; "
-            f"{named_arc(graph, arc)} has weight {given[arc]}"
+        raise unsuitable_weight(
+            graph, arc, "random walks need weights that are finite and not negative"
         )
     require_memory(8 * rows.arc_count, "an array of sums of weights")
     sums = np.empty(rows.arc_count)

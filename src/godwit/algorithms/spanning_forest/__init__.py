@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from godwit.algorithms.paths.weights import named_arc, uses_weights
+from godwit.algorithms.paths.weights import unsuitable_weight, uses_weights
 from godwit.algorithms.spanning_forest.cpu import ForestMarks, forest_on_cpu
 from godwit.algorithms.spanning_forest.result import SpanningForestResult
 from godwit.dtypes import Array, as_flag
@@ -118,9 +118,7 @@ def _check_no_nan(graph: Graph, weights: Array) -> None:
         return
     if graph.cached("has NaN weights", lambda: bool(np.isnan(weights.min()))):
         arc = int(np.argmax(np.isnan(weights)))
-        raise InputError(
-            f"spanning forests need weights that can be ordered; {named_arc(graph, arc)} has weight nan"
-        )
+        raise unsuitable_weight(graph, arc, "spanning forests need weights that can be ordered")
 
 
 def _on_gpu(

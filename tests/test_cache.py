@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import stat
@@ -186,7 +187,8 @@ def test_files_that_others_could_have_written_are_not_executed(
     mark = tmp_path / "executed"
     for file in _poison(folder, mark, monkeypatch):
         change(file)
-    assert _run_anew(monkeypatch) == []
+    messages = _run_anew(monkeypatch)
+    assert ["cannot be written" in message for message in messages] == [True] * (change is _a_pipe)
     assert not mark.exists()
 
 
@@ -284,6 +286,39 @@ def test_root_does_not_use_a_users_folder_nor_a_user_roots(folder: Path) -> None
 def test_what_is_no_folder_is_none(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("GODWIT_CACHE", place)
     assert _run_anew(monkeypatch) == []
+
+
+def _halved(value: int) -> float:
+    return value / 2
+
+
+def test_a_folder_that_cannot_be_written_is_named_once_where_something_was_compiled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _run_anew(monkeypatch) == []
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(cache, "replacing", refuse)
+    assert _run_anew(monkeypatch) == []
+    with pytest.warns(UserWarning, match="Permission denied") as caught:
+        assert Kernel(_halved)(21) == 10.5
+    cache.store(b"code", "name")  # warns no more
+    (message,) = [str(warning.message) for warning in caught]
+    assert message.startswith(
+        f"the cache folder {folder} cannot be written (Permission denied), so that each process compiles"
+    )
+    assert "let GODWIT_CACHE name a folder" in message
+
+
+def test_a_command_names_a_file_in_place_of_the_folder_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    command = [sys.executable, "-m", "godwit", "bfs", "path:9", "--source", "0", "--quiet"]
+    environment = {**os.environ, "GODWIT_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"godwit: warning: the cache folder {tmp_path / 'cache'} cannot be")
 
 
 def test_without_a_cache_folder_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

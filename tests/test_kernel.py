@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from godwit import Graph, config
+from godwit import cache as cache_module
 from godwit.cli import ahead
 from godwit.dataflow.operators import adapt
 from godwit.errors import OperatorError
@@ -213,7 +214,9 @@ def test_an_unwritable_cache_still_works(tmp_path: Path, monkeypatch: pytest.Mon
     blocked.write_text("not a folder")
     monkeypatch.setenv("GODWIT_CACHE", str(blocked))
     monkeypatch.setitem(globals(), "SCALE", 7)  # a kernel of its own
-    assert Kernel(_scaled)(np.arange(4)) == 42
+    monkeypatch.setattr(cache_module, "_warned", False)
+    with pytest.warns(UserWarning, match=f"the cache folder {blocked} cannot be written"):
+        assert Kernel(_scaled)(np.arange(4)) == 42
 
 
 @pytest.fixture
@@ -397,11 +400,14 @@ def test_a_full_disk_costs_the_cache_only(cache: Path, monkeypatch: pytest.Monke
 
     with monkeypatch.context() as patch:
         patch.setattr("godwit.files.os.fdopen", full)
-        assert Kernel(_tripled)(5) == 15
+        patch.setattr(cache_module, "_warned", False)
+        with pytest.warns(UserWarning, match="cannot be written .*No space left on device"):
+            assert Kernel(_tripled)(5) == 15
     assert not [path for path in cache.rglob("*") if path.is_file()]
     monkeypatch.setattr(tempfile, "mkstemp", full)
     monkeypatch.setattr(kernel_module, "_INSTANCES", {})
     monkeypatch.setenv("GODWIT_CACHE", str(cache / "other"))
+    monkeypatch.setattr(cache_module, "_warned", True)
     assert Kernel(_tripled)(5) == 15
 
 
@@ -414,7 +420,9 @@ def test_without_a_home_or_with_anothers_nothing_is_cached(
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", refuse)
         patch.setattr(Path, "stat", refuse)
-        assert Kernel(_tripled)(6) == 18
+        patch.setattr(cache_module, "_warned", False)
+        with pytest.warns(UserWarning, match="cannot be written .*Permission denied"):
+            assert Kernel(_tripled)(6) == 18
 
     def homeless(*arguments: Any) -> Any:
         raise RuntimeError("Could not determine home directory.")

@@ -7,7 +7,8 @@ once per process, nothing is read or kept, and all is compiled in memory. New fo
 Links are followed first; the rules apply to the folder itself.
 
 A file starts with the checksum of the rest. A file that is damaged, belongs to another user, or may be
-written by others counts as absent; a folder that cannot be written costs compilation, never an error.
+written by others counts as absent; a folder that cannot be written costs compilation and a warning, never
+an error. ``GODWIT_CACHE=/dev/null`` keeps nothing, without a warning.
 """
 
 from __future__ import annotations
@@ -45,16 +46,24 @@ def load(*names: str) -> bytes | None:
 
 
 def store(payload: bytes, *names: str) -> None:
-    """Keep data under names of folders and a file, where that is possible."""
+    """Keep data under names of folders and a file; the first time that this is impossible is a warning."""
     folder = usable_folder(*names[:-1])
     if folder is None:
         return
-    with suppress(OSError):  # a FileError is one
+    try:
         make_folder(folder)
         if _refusal(folder):  # another process made it meanwhile
             return
         with replacing(folder / names[-1], private=True) as file:
             file.write(hashlib.sha256(payload).digest() + payload)
+    except OSError as error:  # a FileError is one
+        cache = config.cache_folder()
+        if cache is not None and not cache.is_relative_to(os.devnull):
+            _warn(
+                f"the cache folder {cache} cannot be written ({error.strerror or error}), so that each "
+                "process compiles what it needs again; let GODWIT_CACHE name a folder that you can write, "
+                f"or {os.devnull} to keep nothing"
+            )
 
 
 class Claim:
@@ -109,7 +118,6 @@ def usable_folder(*names: str) -> Path | None:
 
     The first refusal of the process is a warning.
     """
-    global _warned  # noqa: PLW0603
     cache = config.cache_folder()
     if cache is None:
         return None
@@ -117,10 +125,16 @@ def usable_folder(*names: str) -> Path | None:
     refused = refusal(cache) or refusal(folder)
     if not refused:
         return Path(os.path.realpath(folder))
+    _warn(f"{refused}; until then all is compiled in memory")
+    return None
+
+
+def _warn(message: str) -> None:
+    """Warn of the cache folder, once per process."""
+    global _warned  # noqa: PLW0603
     if not _warned:
         _warned = True
-        warnings.warn(f"{refused}; until then all is compiled in memory", stacklevel=2)
-    return None
+        warnings.warn(message, stacklevel=3)
 
 
 def refusal(folder: Path) -> str:

@@ -250,6 +250,40 @@ class TestQuestions:
         facts = run_json("sssp", path, "--undirected", "-s", 2)
         assert facts["farthest"][0] == {"vertex": 0, "distance": 7}
 
+    @pytest.mark.parametrize(
+        ("how", "arcs", "edges"),
+        [
+            ("sum", [(0, 1, 7), (1, 0, 3), (1, 2, 4)], [(0, 1, 10), (1, 2, 4)]),
+            ("min", [(0, 1, 2), (1, 0, 3), (1, 2, 4)], [(0, 1, 2), (1, 2, 4)]),
+            ("max", [(0, 1, 5), (1, 0, 3), (1, 2, 4)], [(0, 1, 5), (1, 2, 4)]),
+            ("first", [(0, 1, 5), (1, 0, 3), (1, 2, 4)], [(0, 1, 5), (1, 2, 4)]),
+        ],
+    )
+    def test_convert_merges_parallel_arcs(
+        self, tmp_path: Path, how: str, arcs: list[Any], edges: list[Any]
+    ) -> None:
+        path, merged = tmp_path / "arcs.wel", tmp_path / "merged.csv"
+        path.write_text("0 1 5\n0 1 2\n1 0 3\n1 2 4\n")
+        for options, expected in (((), arcs), (("--undirected",), edges)):
+            run("convert", path, merged, "--merge", how, "--quiet", *options)
+            rows = merged.read_text().split()[1:]
+            assert [tuple(map(int, row.split(","))) for row in rows] == expected
+
+    def test_merged_arcs_without_weights_are_counted(self, tmp_path: Path) -> None:
+        path, merged = tmp_path / "arcs.el", tmp_path / "merged.wel"
+        path.write_text("0 1\n0 1\n1 0\n2 2\n")
+        run("convert", path, merged, "--merge", "sum", "--undirected", "--quiet")
+        graph = gw.read(merged)
+        assert not graph.directed
+        assert sorted(zip(*(a.tolist() for a in graph.to_edges()), strict=True)) == [
+            (0, 1, 3),
+            (2, 2, 1),
+        ]
+        run("convert", path, tmp_path / "simple.el", "--merge", "first", "--quiet")
+        assert gw.read(tmp_path / "simple.el").arc_count == 3
+        failed = run("convert", path, merged, "--merge", "mean", status=2)
+        assert "--merge must be one of sum, min, max, first, got 'mean'" in failed.stderr
+
     def test_id_base_and_format(self, tmp_path: Path) -> None:
         path = tmp_path / "arcs"
         path.write_text("5 6 2\n6 7 3\n")

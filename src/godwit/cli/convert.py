@@ -33,6 +33,7 @@ godwit convert USA-road-d.NY.gr.xz roads.godwit
 godwit convert follows.csv follows.parquet --columns user,friend
 godwit convert web.mtx.gz web.graph --undirected --drop weights
 godwit convert web.mtx.gz web.gr --weights 1..64
+godwit convert messages.csv friends.csv --columns from,to --undirected --merge sum
 godwit convert dataset:soc-LiveJournal1 lj.sg
 """
 FORMATS_HELP = (
@@ -52,6 +53,7 @@ GENERATORS_HELP = "\n\n".join(
     ]
 )
 _DROPPABLE = ("weights", "ids")
+_MERGES = ("sum", "min", "max", "first")
 
 _OutputArgument = Annotated[
     Path, Argument("OUTPUT", "The file to write; its ending determines the format.")
@@ -71,25 +73,30 @@ def convert(
     to: _ToOption = None,
     drop: Annotated[list[str] | None, Option(metavar="WHAT", panel=RESULT)] = None,
     weights: Annotated[str | None, Option(metavar="LOW..HIGH", panel=RESULT)] = None,
+    merge: Annotated[str | None, Option(metavar="HOW", panel=RESULT)] = None,
 ) -> None:
     """Write a graph in another format. What the format cannot hold is refused, not lost.
 
     :param drop: weights or ids, which not every format can hold; may be given twice.
     :param weights: Random weights instead of the graph's, equal in both directions of an edge: integers as
         in 1..64, both included, or floats as in 0.0..1.0.
+    :param merge: Make one arc, or edge, of parallel ones; its weight is the sum of theirs (without weights,
+        their number), or the min, the max or the first.
     """
     for name in drop or []:
         if name not in _DROPPABLE:
             raise InputError(f"--drop must be {' or '.join(_DROPPABLE)}, got {name!r}")
+    if merge is not None and merge not in _MERGES:
+        raise InputError(f"--merge must be one of {', '.join(_MERGES)}, got {merge!r}")
     bounds = None if weights is None else weight_range(weights)
     if weights is not None and bounds is None:
         raise InputError(f"--weights must be LOW..HIGH, as in 1..64, got {weights!r}")
-    weighted = True if bounds is not None else None
+    weighted = True if bounds is not None or merge == "sum" else None
     if "weights" in (drop or []):
         weighted = False
 
     def load(display: Display) -> Graph:
-        loaded = load_graph(graph, display, reading)
+        loaded = load_graph(graph, display, reading, merge=merge)
         if bounds is not None:
             loaded = loaded.with_random_weights(*bounds)
         if "weights" in (drop or []):

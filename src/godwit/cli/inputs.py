@@ -34,13 +34,20 @@ _STDIN = "-"
 
 
 def load_graph(
-    text: str, display: Display, reading: ReadingOptions, device: str | None = None
+    text: str,
+    display: Display,
+    reading: ReadingOptions,
+    device: str | None = None,
+    merge: Any = None,
 ) -> Graph:
     """Read or generate a graph, and show progress.
 
-    ``--undirected`` gives an edge the least weight of the arcs that it replaces.
+    ``--undirected`` gives an edge the least weight of the arcs that it replaces, unless ``merge`` says
+    otherwise.
 
     :param device: device that generates the graph; ignored for files
+    :param merge: as of :meth:`Graph.merge_parallel_arcs`; ``"sum"`` counts arcs without weights. None keeps
+        parallel arcs
     """
     _check_name(text)
     if is_spec(text):
@@ -67,9 +74,16 @@ def load_graph(
                 if reading.directed is not None:
                     warnings.simplefilter("ignore", DirectionWarning)
                 graph = read(path, progress=progress, **arguments)
+    if merge == "sum" and not graph.is_weighted:
+        import numpy as np
+
+        graph = graph.with_weights(np.ones(graph.arc_count, np.int32))
     if reading.directed is False and graph.directed:
         with display.waiting("symmetrizing"):
-            return graph.symmetrize()
+            return graph.symmetrize(merge or "min")
+    if merge is not None:
+        with display.waiting("merging parallel arcs"):
+            return graph.merge_parallel_arcs(merge)
     return graph
 
 

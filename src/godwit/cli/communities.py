@@ -34,10 +34,15 @@ godwit labels web.mtx.gz --variant cdlp --max-iterations 10 --output communities
 class _CommunitiesQuery(ScoreQuery):
     title = "The largest communities"
 
+    @property
+    def _is_cdlp(self) -> bool:
+        """True if communities are named by labels, which are vertices, as in LDBC Graphalytics."""
+        return self.arguments.get("variant") == "cdlp"
+
     def verify(self, result: CommunitiesResult) -> str:
         from godwit.algorithms.communities.verify import verify_communities
 
-        is_cdlp = self.arguments.get("variant") == "cdlp"
+        is_cdlp = self._is_cdlp
         is_modularity = self.arguments.get("objective", "modularity") == "modularity"
         verify_communities(
             result.graph,
@@ -49,10 +54,24 @@ class _CommunitiesQuery(ScoreQuery):
         return "the modularity is right" + ("" if is_cdlp else ", and communities are connected")
 
     def write(self, output: Output, result: CommunitiesResult) -> None:
-        output.write(result.columns, result.ids.in_file)
+        from godwit.graph.interchange.tables import Column
+
+        columns = result.columns
+        if self._is_cdlp:
+            columns = [
+                Column(column.name, result.names[column.values], ids=True) for column in columns
+            ]
+        output.write(columns, result.ids.in_file)
 
     def highest(self, result: CommunitiesResult, count: int) -> list[Facts]:
-        return [{"community": label, "vertices": size} for label, size in result.largest(count)]
+        largest = result.largest(count)
+        communities = [number for number, _ in largest]
+        if self._is_cdlp:
+            communities = result.ids.in_file.of(result.names[: len(largest)])
+        return [
+            {"community": community, "vertices": size}
+            for community, (_, size) in zip(communities, largest, strict=True)
+        ]
 
     def details(self, result: CommunitiesResult) -> Facts:
         return {
@@ -165,7 +184,8 @@ def labels(
     A seed gives the same communities on every machine.
 
     Files: .npy holds the community of each vertex, in the order of the vertices: from 0, the largest
-    first; .csv and .parquet have columns vertex, numbered as in the file of the graph, and community.
+    first; .csv and .parquet have columns vertex, numbered as in the file of the graph, and community. With
+    cdlp a community is its label, the id of a vertex (in .npy its position), as Graphalytics compares it.
 
     :param variant: parts: one class of vertices after the other, by weights, if the graph has weights;
         cdlp: as LDBC Graphalytics defines it: all vertices at once.

@@ -14,6 +14,7 @@ import pytest
 import godwit as gw
 from emulated_grid import emulated_gpus, results_on_gpus
 from godwit.algorithms.communities import cuda as label_steps
+from godwit.algorithms.communities import levels
 from godwit.arrays import ResultLocation
 from godwit.errors import InputError, RunTimeoutError
 from godwit.graph.csr import Graph
@@ -120,6 +121,12 @@ class TestEmulated:
                 check(placed, None, seed=seed)
                 check(placed, None, "cdlp")
                 gw.pagerank(placed)
+
+    def test_classes_do_not_depend_on_loops(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(levels, "SMALL_VERTICES", 1)
+        ends = np.arange(64)
+        tails, heads = np.tile(ends, 5), np.concatenate([(ends + k) % 64 for k in (0, 0, 1, 2, 3)])
+        check(Graph.from_edges(tails, heads, directed=True), "cuda:0")
 
     @pytest.mark.parametrize("directed", [False, True])
     def test_modularity_is_the_cpus(self, directed: bool) -> None:

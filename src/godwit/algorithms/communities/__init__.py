@@ -504,7 +504,7 @@ def _first_level(
     strength = query.strengths(graph, arcs.rows)
     one_way = _is_one_way(graph, arcs)
     rows = query.both_directions(arcs.rows, graph.offsets) if one_way else arcs.rows
-    arc_count = len(rows.targets)
+    arc_count = (1 + one_way) * graph.arc_count
     if objective == "labels":
         return Level(rows, (strength, strength[:0]), arc_count, arc_count), 0.0
     none = strength[:0]

@@ -82,7 +82,8 @@ class Level:
     :param rows: arcs, both directions of each edge; of vertices that have none, the last may be left out
     :param mass: (n) of the dtype of all sums, and the same for in-arcs; the second is empty where there is
         one mass
-    :param arcs: number of arcs
+    :param arcs: number of arcs; where rows have both directions, twice that of the graph, though an arc
+        from a vertex to itself occurs once in them
     :param bound: of the first level its number of arcs, else that of the level below, which is no less
     :param is_serial: one thread moves and joins its vertices
     :ivar above: the vertex of the next level of each vertex, once there is that level

@@ -357,6 +357,7 @@ class Driver:
         return (Result.CUDA_SUCCESS,)
 
     def cuMemRelease(self, pages: int) -> tuple[Result]:
+        self._machine.release_pages(pages)
         return (Result.CUDA_SUCCESS,)
 
     def cuMemSetAccess(self, to: int, nbytes: int, rights: Any, count: int) -> tuple[Result]:
@@ -364,8 +365,8 @@ class Driver:
         return (Result.CUDA_SUCCESS,)
 
     def cuMemUnmap(self, begin: int, nbytes: int) -> tuple[Result]:
-        self._machine.unmap(begin, nbytes)
-        return (Result.CUDA_SUCCESS,)
+        was_mapped = self._machine.unmap(begin, nbytes)
+        return (Result.CUDA_SUCCESS if was_mapped else Result.CUDA_ERROR_INVALID_VALUE,)
 
     def cuMemAddressFree(self, begin: int, nbytes: int) -> tuple[Result]:
         self._machine.unreserve(begin, nbytes)

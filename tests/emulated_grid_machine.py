@@ -81,19 +81,26 @@ class _Memory:
     """Memory that kernels access.
 
     :param device: where it lies; -1 for the host
-    :param shares: bytes on each GPU, of reserved addresses to which memory of several is mapped; or None
+    :param is_reserved: addresses alone, to which memory of GPUs is mapped
     """
 
     device: int
     nbytes: int
     held: np.ndarray[Any, Any] | None
-    shares: dict[int, int] | None = None
+    is_reserved: bool = False
 
-    def bytes_on(self, device: int) -> int:
-        """How much of it lies on a GPU."""
-        if self.shares is not None:
-            return self.shares.get(device, 0)
-        return self.nbytes if device == self.device else 0
+
+@dataclass
+class _Pages:
+    """Physical memory of a GPU, which exists until it is released, and mapped to no address.
+
+    :param address: to which it is mapped, or None
+    """
+
+    device: int
+    nbytes: int
+    address: int | None = None
+    is_released: bool = False
 
 
 @dataclass
@@ -129,9 +136,7 @@ class Machine:
         self.lock = threading.RLock()
         self._current = threading.local()
         self._memory: dict[int, _Memory] = {}
-        self._pages: dict[
-            int, tuple[int, int]
-        ] = {}  # physical memory that is not mapped: GPU, bytes
+        self._pages: dict[int, _Pages] = {}
         self._pointers: list[int] = []
         self._streams: dict[int, _Stream] = {}
         self._numbers = count_up(1)
@@ -149,8 +154,9 @@ class Machine:
 
     def held_bytes(self, device: int) -> int:
         """What is allocated on a GPU; of page-locked host memory for -1."""
-        of_buffers = sum(one.bytes_on(device) for one in list(self._memory.values()))
-        return of_buffers + sum(size for gpu, size in self._pages.values() if gpu == device)
+        buffers = [one for one in list(self._memory.values()) if not one.is_reserved]
+        both = [*buffers, *list(self._pages.values())]
+        return sum(one.nbytes for one in both if one.device == device)
 
     def holds(self, pointer: int) -> bool:
         """Whether that is where allocated memory begins."""
@@ -164,7 +170,7 @@ class Machine:
                 return 0
             return self._add(device, nbytes)
 
-    def _add(self, device: int, nbytes: int, shares: dict[int, int] | None = None) -> int:
+    def _add(self, device: int, nbytes: int, *, is_reserved: bool = False) -> int:
         with self.lock:
             held = np.empty(nbytes + 3 * len(_GUARD), np.uint8)
             pointer = -(-(held.ctypes.data + len(_GUARD)) // 256) * 256
@@ -174,7 +180,7 @@ class Machine:
             guard = np.frombuffer(_GUARD, np.uint8)
             held[begin - len(_GUARD) : begin] = guard
             held[begin + nbytes : begin + nbytes + len(_GUARD)] = guard
-            self._memory[pointer] = _Memory(device, nbytes, held, shares)
+            self._memory[pointer] = _Memory(device, nbytes, held, is_reserved)
             self._pointers = sorted(self._memory)
             return pointer
 
@@ -188,48 +194,77 @@ class Machine:
             if self.held_bytes(device) + nbytes > self.memory_bytes:
                 return 0
             number = next(self._numbers)
-            self._pages[number] = device, nbytes
+            self._pages[number] = _Pages(device, nbytes)
             return number
 
     def reserve(self, nbytes: int) -> int:
         """The first of new addresses without memory."""
-        return self._add(self.device, nbytes, {})
+        return self._add(self.device, nbytes, is_reserved=True)
 
-    def map_pages(self, pointer: int, nbytes: int, pages: int) -> None:
-        """Give addresses their memory, which is theirs from then on."""
+    def map_pages(self, address: int, nbytes: int, number: int) -> None:
+        """Give reserved addresses their memory."""
         with self.lock:
-            device, size = self._pages.pop(pages)
-            base = self._pointers[bisect_right(self._pointers, pointer) - 1]
-            shares = self._memory[base].shares
-            if shares is None or size != nbytes or pointer != base + sum(shares.values()):
-                raise EmulationError("pages are not mapped one behind the other")
-            shares[device] = shares.get(device, 0) + nbytes
+            pages = self._pages[number]
+            base = self._pointers[bisect_right(self._pointers, address) - 1]
+            memory = self._memory[base]
+            is_inside = memory.is_reserved and address + nbytes <= base + memory.nbytes
+            if not is_inside or pages.nbytes != nbytes or pages.address is not None:
+                raise EmulationError("pages are mapped to addresses that are not theirs")
+            if any(address < end and begin < address + nbytes for begin, end, _ in self._mapped()):
+                raise EmulationError("pages are mapped to addresses that have memory")
+            pages.address = address
 
-    def require_access(self, pointer: int, nbytes: int, devices: Sequence[int]) -> None:
+    def release_pages(self, number: int) -> None:
+        """Free physical memory, once it is not mapped."""
+        with self.lock:
+            self._pages[number].is_released = True
+            self._drop_pages()
+
+    def require_access(self, address: int, nbytes: int, devices: Sequence[int]) -> None:
         """EmulationError unless all of these addresses have memory that the GPUs reach."""
-        shares = self._memory[pointer].shares
-        assert shares is not None
-        if sum(shares.values()) != nbytes or nbytes != self._memory[pointer].nbytes:
-            raise EmulationError("addresses without memory")
-        for here in devices:
-            for there in shares:
-                if here != there and not self.peers[here, there]:
-                    raise EmulationError(f"GPU {here} does not reach GPU {there}")
-
-    def unmap(self, pointer: int, nbytes: int) -> None:
-        """Take the memory of addresses away from the first on."""
         with self.lock:
-            shares = self._memory[pointer].shares
-            if shares is None or sum(shares.values()) != nbytes:
-                raise EmulationError("other addresses were mapped than are unmapped")
-            self.refuse_while_running("unmapping")
-            shares.clear()
+            there = [one for one in self._mapped() if address <= one[0] < address + nbytes]
+            if sum(end - begin for begin, end, _ in there) != nbytes:
+                raise EmulationError("addresses without memory")
+            for here in devices:
+                for _, _, device in there:
+                    if here != device and not self.peers[here, device]:
+                        raise EmulationError(f"GPU {here} does not reach GPU {device}")
 
-    def unreserve(self, pointer: int, nbytes: int) -> None:
+    def unmap(self, address: int, nbytes: int) -> bool:
+        """Take all of the memory away that was mapped there at once; whether there was some."""
+        with self.lock:
+            self.refuse_while_running("unmapping")
+            for pages in self._pages.values():
+                if pages.address == address and pages.nbytes == nbytes:
+                    pages.address = None
+                    self._drop_pages()
+                    return True
+            return False
+
+    def unreserve(self, address: int, nbytes: int) -> None:
         """Give addresses back, whose memory was unmapped."""
-        if self._memory[pointer].shares or self._memory[pointer].nbytes != nbytes:
-            raise EmulationError("addresses are given back that are mapped, or only some of them")
-        self.free(pointer)
+        with self.lock:
+            is_mapped = any(address <= begin < address + nbytes for begin, _, _ in self._mapped())
+            if is_mapped or self._memory[address].nbytes != nbytes:
+                raise EmulationError(
+                    "addresses are given back that are mapped, or only some of them"
+                )
+            self.free(address)
+
+    def _mapped(self) -> list[tuple[int, int, int]]:
+        """Addresses that have memory: the first, the end, and the GPU."""
+        return [
+            (one.address, one.address + one.nbytes, one.device)
+            for one in self._pages.values()
+            if one.address is not None
+        ]
+
+    def _drop_pages(self) -> None:
+        kept = self._pages.items()
+        self._pages = {
+            number: one for number, one in kept if one.address is not None or not one.is_released
+        }
 
     def adopt(self, pointer: int, nbytes: int) -> None:
         """Take the host's own memory for page-locked."""

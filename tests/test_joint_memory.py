@@ -15,7 +15,7 @@ from godwit.algorithms.communities import levels
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.cuda import builder
-from godwit.runtime.cuda import driver, memory
+from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
 from godwit.supersteps import rows
 from gpu_endpoints import COUNT, names_of, needs_gpu
@@ -112,6 +112,25 @@ class TestBuffers:
                 GraphTooLargeError, match=r"cuda:1 cannot give 68\.0 KiB: 64\.0 KiB"
             ):
                 joint_buffer({0: 1, 1: (1 << 16) + 1})
+            assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
+
+    @pytest.mark.parametrize("is_done", [False, True])
+    @pytest.mark.parametrize("call", ["cuMemMap", "cuMemSetAccess", "cudaDeviceSynchronize"])
+    def test_ctrl_c(self, monkeypatch: pytest.MonkeyPatch, call: str, is_done: bool) -> None:
+        with emulated_gpus(2) as machine:
+            bindings = libraries.bindings()
+            (there,) = [one for one in bindings if call in dir(type(one))]
+            real = getattr(there, call)
+
+            def interrupted(*given: Any) -> None:
+                monkeypatch.setattr(there, call, real)
+                if is_done:
+                    real(*given)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(there, call, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                joint_buffer({0: 1, 1: 1}).close()
             assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
 
     def test_buffers_that_nobody_closes(self) -> None:

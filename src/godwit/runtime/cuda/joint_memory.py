@@ -8,12 +8,11 @@ between the GPUs. A page that is mapped lives until it is unmapped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from godwit import config
-from godwit.errors import DeviceError, GraphTooLargeError
+from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import memory
 from godwit.runtime.cuda.driver import checked, entered, loaded_cupy
 from godwit.runtime.cuda.libraries import bindings
@@ -47,24 +46,34 @@ def joint_buffer(shares: Mapping[int, int]) -> Buffer:
     total, first = sum(sizes.values()), next(iter(sizes))
     with entered(first):
         start = int(checked(driver.cuMemAddressReserve(total, 0, 0, 0), "reserving addresses"))
-        mapped = 0
+        mapped: list[tuple[int, int]] = []  # addresses and sizes
+
+        def unmap() -> None:
+            for address, nbytes in mapped:  # what Ctrl-C has kept from being mapped fails alone
+                driver.cuMemUnmap(address, nbytes)
+            driver.cuMemAddressFree(start, total)
+
         try:
+            address = start
             for index, nbytes in sizes.items():
                 if nbytes == 0:
                     continue
                 handle = _pages(index, nbytes)
-                outcome = driver.cuMemMap(start + mapped, nbytes, 0, handle, 0)
-                driver.cuMemRelease(handle)
-                checked(outcome, f"mapping memory of cuda:{index}")
-                mapped += nbytes
+                try:
+                    mapped.append((address, nbytes))
+                    outcome = driver.cuMemMap(address, nbytes, 0, handle, 0)
+                    checked(outcome, f"mapping memory of cuda:{index}")
+                finally:
+                    driver.cuMemRelease(handle)
+                address += nbytes
             access = [_access_of(index) for index in sizes]
             outcome = driver.cuMemSetAccess(start, total, access, len(access))
             names = ", ".join(f"cuda:{index}" for index in sizes)
             checked(outcome, f"giving {names} access to each other's memory")
         except BaseException:
-            _unmap(start, mapped, total)
+            unmap()
             raise
-    return memory.mapped_buffer(first, total, start, lambda: _unmap(start, total, total))
+    return memory.mapped_buffer(first, total, start, unmap)
 
 
 def _pages(index: int, nbytes: int) -> Any:
@@ -85,15 +94,6 @@ def _pages(index: int, nbytes: int) -> Any:
         )
     checked((status,), f"memory of cuda:{index}")
     return handle
-
-
-def _unmap(start: int, mapped: int, reserved: int) -> None:
-    """Free mapped pages, and the addresses from ``start`` on."""
-    driver, _ = bindings()
-    with suppress(DeviceError):
-        if mapped:
-            driver.cuMemUnmap(start, mapped)
-        driver.cuMemAddressFree(start, reserved)
 
 
 def _kind_of(index: int) -> Any:

@@ -365,8 +365,10 @@ def _free(index: int, pointer: int) -> None:
         if unmap is None:
             runtime.cudaFree(pointer)
         else:
-            runtime.cudaDeviceSynchronize()  # as cudaFree does
-            unmap()
+            try:
+                runtime.cudaDeviceSynchronize()  # as cudaFree does
+            finally:  # after Ctrl-C, too
+                unmap()
 
 
 def free_memory_bytes(index: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from godwit.graph.csr import Graph
 from godwit.graph.cuda import builder
 from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
-from godwit.supersteps import rows
+from godwit.supersteps import place_positions, rows
+from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu
 
 Method = Callable[..., list[Any]]
@@ -180,6 +183,50 @@ class TestEmulated:
             found = gw.leiden(graph)
             assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
         assert found.statistics.devices == ("cpu",)
+
+    def test_one_run_at_a_time_has_the_memory_of_several(self) -> None:
+        at_work: list[StepPlacement] = []
+        most = []
+
+        def run(whole: StepPlacement) -> None:
+            if not whole.lenders:
+                raise GraphTooLargeError("no room")
+            at_work.append(whole)
+            sleep(0.1)
+            most.append(len(at_work))
+            at_work.remove(whole)
+
+        graph, names = dense(), names_of(2)
+        with (
+            emulated_gpus(2),
+            gw.place(graph, names) as one,
+            gw.place(graph, names[::-1]) as other,
+            ThreadPoolExecutor() as pool,
+        ):
+            runs = [
+                pool.submit(place_positions(placed).run_on_first, run) for placed in (one, other)
+            ]
+            for asked in runs:
+                asked.result()
+        assert most == [1, 1]
+
+    def test_copies_of_other_queries_make_room(self) -> None:
+        graph = dense()
+        with emulated_gpus(2, memory_bytes=360_000), gw.place(graph, names_of(2)) as placed:
+            for _ in range(2):
+                check(of_leiden, graph, placed)
+                gw.random_walks(placed, np.arange(512), 4)
+
+    def test_where_all_gpus_can_compute_none_lends(self) -> None:
+        lenders = []
+
+        def run(whole: StepPlacement) -> None:
+            lenders.append(whole.lenders)
+            raise GraphTooLargeError("no room")
+
+        with emulated_gpus(2), gw.place(dense(), names_of(2)) as placed:
+            assert place_positions(placed).run_on_first_with_room(run) is None
+        assert lenders == [()]
 
     def test_a_progress_function_that_asks_the_same_graph(self) -> None:
         graph = dense()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
-from threading import Lock
+from threading import Lock, RLock
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -62,6 +62,8 @@ _OWN_BYTES = 192
 accessed in any order; those of arcs are read one after the other."""
 _SHORT_BYTES = 16
 """Arrays of at most so many bytes for each vertex are taken for arrays of vertices."""
+_LENDING: dict[frozenset[int], RLock] = {}
+"""Locks of runs in the memory of several GPUs, by the GPUs: two runs at the same time would not fit."""
 _COPY_ROOM = 4
 """A GPU has ample room for a copy of a graph if this number of copies would fit."""
 _RUNS_PER_LOOK = 16
@@ -120,7 +122,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self.seconds: dict[str, float] = {}
         self._copies: list[StepPlacement] = []
         self._whole_numbering: Positions | None = None
-        self._lending = Lock()
         self._runs_on_copies = 0
         self.copies_fit = True
         self._copying = Lock()
@@ -564,19 +565,14 @@ class StepPlacement(GpuEndpoints[StepPart]):
             return run(self)
         lenders = set(self.indexes[1:]) - {self.indexes[0]} if self.reach_each_other else ()
         if self.copies_fit or not lenders:
-
-            def run_on_copy(copies: StepCopies) -> Outcome:
-                (copy,) = copies.placements
-                self._whole_numbering = copy.numbering
-                return run(copy)
-
             try:
-                return self.run_on_copies(1, run_on_copy)
+                return self._run_on_copy(run)
             except GraphTooLargeError:
                 if not lenders:
                     raise
         refuse_held(self.indexes)  # a progress function would wait for itself
-        with self._lending:
+        with _LENDING.setdefault(frozenset(self.indexes), RLock()):
+            self.drop_copies()  # which other queries have made
             joint = StepPlacement(
                 self.devices[:1], self.graph, numbering=self._whole_numbering, results=self.results,
                 lenders=sorted(lenders),
@@ -585,18 +581,28 @@ class StepPlacement(GpuEndpoints[StepPart]):
                 self._whole_numbering = joint.numbering
                 return run(joint)
 
+    def _run_on_copy(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
+        """Return what a function returns for a copy on the first GPU; as of :meth:`run_on_copies`."""
+
+        def run_on_copy(copies: StepCopies) -> Outcome:
+            (copy,) = copies.placements
+            self._whole_numbering = copy.numbering
+            return run(copy)
+
+        return self.run_on_copies(1, run_on_copy)
+
     def run_on_first_with_room(self, run: Callable[[StepPlacement], Outcome]) -> Outcome | None:
-        """Return the same as :meth:`run_on_first`, or None if the first of several GPUs has no room.
+        """Return the same as :meth:`run_on_first`, or None if the first of several GPUs alone has no room.
 
         :raises GraphTooLargeError: there is no room on the only GPU
         """
-        if len(self.parts) > 1 and not self.has_room_for_copy():
+        if len(self.parts) == 1:
+            return run(self)
+        if not self.has_room_for_copy():
             return None
         try:
-            return self.run_on_first(run)
+            return self._run_on_copy(run)
         except GraphTooLargeError:
-            if len(self.parts) == 1:
-                raise
             return None
 
     def has_room_for_copy(self) -> bool:

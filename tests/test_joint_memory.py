@@ -19,6 +19,7 @@ from godwit.graph.csr import Graph
 from godwit.graph.cuda import builder
 from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
+from godwit.runtime.gpu_options import GpuOptions
 from godwit.supersteps import place_positions, rows
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu
@@ -227,6 +228,13 @@ class TestEmulated:
         with emulated_gpus(2), gw.place(dense(), names_of(2)) as placed:
             assert place_positions(placed).run_on_first_with_room(run) is None
         assert lenders == [()]
+
+    def test_progress_never_decreases(self, joint: list[dict[int, int]]) -> None:
+        seen: list[int] = []
+        with emulated_gpus(2, memory_bytes=540_000):
+            gw.leiden(dense(), devices=names_of(2), progress=seen.append, gpu=GpuOptions(slice_s=0))
+        assert joint
+        assert seen == sorted(seen)
 
     def test_a_progress_function_that_asks_the_same_graph(self) -> None:
         graph = dense()

@@ -49,7 +49,8 @@ class HandOver:
 class RunPoll:
     """A function that is called with the progress of a run, and raises RunTimeoutError once time is over.
 
-    The clock starts at the first call, and stands still during compilation.
+    The clock starts at the first call, and stands still during compilation. The progress never decreases: a
+    run that begins again, as where one GPU had too little memory, first catches up.
 
     :param timeout_s: limit of the run in seconds; None for none
     :param progress: the user's function, called with the number of processed items
@@ -90,6 +91,7 @@ class RunPoll:
             self._begin = run_clock()
         if self.before:
             processed = self.before + processed
+        processed = max(processed, self._processed)
         self._processed = int(processed)
         if self.remaining_s() < 0:
             raise RunTimeoutError(

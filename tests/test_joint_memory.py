@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from time import sleep
 from typing import Any
 
@@ -20,6 +21,7 @@ from godwit.graph.cuda import builder
 from godwit.runtime.cuda import driver, libraries, memory
 from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
 from godwit.runtime.gpu_options import GpuOptions
+from godwit.runtime.registry import resolve_devices
 from godwit.supersteps import place_positions, rows
 from godwit.supersteps.placement import StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu
@@ -157,6 +159,16 @@ class TestEmulated:
             assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
         lent = sum(shares[1] for shares in joint)
         assert lent > 0
+
+    def test_lenders_keep_some_memory_while_others_have_more(self) -> None:
+        with emulated_gpus(3, memory_bytes=1 << 20) as machine:
+            devices = resolve_devices(["cuda:0"])
+            with closing(StepPlacement(devices, dense(), lenders=[1, 2])) as whole:
+                for nbytes, is_full in ((2 << 20, False), (3 << 20, True)):
+                    buffer = whole.new_buffer(whole.parts[0], nbytes)
+                    free = [machine.memory_bytes - machine.held_bytes(gpu) for gpu in range(3)]
+                    assert (free[1] == 0) is is_full
+                    buffer.close()
 
     def test_directed_weights_on_three(self, joint: list[dict[int, int]]) -> None:
         graph = gw.generators.rmat(9, 30, seed=2, symmetrize=False, weights=(1, 9))

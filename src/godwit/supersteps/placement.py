@@ -18,6 +18,7 @@ import numpy as np
 from godwit.dtypes import Array
 from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
+from godwit.graph.cuda.builder import spare_bytes
 from godwit.graph.facts import in_offsets, is_symmetric
 from godwit.graph.partition import Partition
 from godwit.graph.partition.positions import Positions, number_vertices
@@ -309,15 +310,16 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def _shares(self, index: int, nbytes: int, own: int) -> dict[int, int]:
         """Return how much of an array lies on each GPU, in whole pages.
 
-        :param own: bytes that the GPU ``index`` gives before others do; the rest comes last
+        :param own: bytes that the GPU ``index`` gives before others do; what they can spare is next, and
+            the rest, which drivers seldom give, comes last
         """
-        rooms = [(index, own), *((gpu, memory.free_memory_bytes(gpu)) for gpu in self.lenders)]
-        rooms.append((index, memory.free_memory_bytes(index) - own))
-        shares = dict.fromkeys((index, *self.lenders), 0)
+        free = {gpu: memory.free_memory_bytes(gpu) for gpu in (index, *self.lenders)}
+        spare = [(gpu, spare_bytes(gpu)) for gpu in self.lenders]
+        shares = dict.fromkeys(free, 0)
         missing = nbytes
-        for gpu, room in rooms:
+        for gpu, limit in [(index, own), *spare, *free.items()]:
             page = page_bytes(gpu)
-            share = min(-(-missing // page), max(0, room) // page) * page
+            share = min(-(-missing // page), max(0, limit - shares[gpu]) // page) * page
             shares[gpu] += share
             missing = max(0, missing - share)
         if missing:

@@ -78,6 +78,10 @@ class _Granularity(IntEnum):
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0
 
 
+class _DeviceAttribute(IntEnum):
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102
+
+
 class _OnDevice:
     """``CUmemAllocationProp`` and ``CUmemAccessDesc``: something about a GPU's memory."""
 
@@ -305,6 +309,7 @@ class Driver:
 
     CUresult = Result
     CUfunction_attribute = _FunctionAttribute
+    CUdevice_attribute = _DeviceAttribute
     CUmemAllocationType = _AllocationType
     CUmemLocationType = _LocationType
     CUmemAccess_flags = _AccessFlags
@@ -341,6 +346,9 @@ class Driver:
     def cuCtxSetCurrent(self, context: int) -> tuple[int]:
         self._machine.device = context - 1
         return (0,)
+
+    def cuDeviceGetAttribute(self, _: Any, index: int) -> tuple[Result, int]:
+        return Result.CUDA_SUCCESS, int(self._machine.maps_memory)
 
     def cuMemGetAllocationGranularity(self, _: Any, kind: Any) -> tuple[Result, int]:
         return Result.CUDA_SUCCESS, PAGE_BYTES

@@ -136,6 +136,7 @@ class Machine:
         self.lock = threading.RLock()
         self._current = threading.local()
         self._memory: dict[int, _Memory] = {}
+        self.maps_memory = True  # of several GPUs to consecutive addresses
         self._pages: dict[int, _Pages] = {}
         self._pointers: list[int] = []
         self._streams: dict[int, _Stream] = {}

@@ -248,6 +248,15 @@ class TestEmulated:
         assert joint
         assert seen == sorted(seen)
 
+    def test_gpus_whose_memory_cannot_be_mapped(self, joint: list[dict[int, int]]) -> None:
+        graph = dense()
+        with emulated_gpus(2, memory_bytes=_BYTES) as machine:
+            machine.maps_memory = False
+            with pytest.raises(GraphTooLargeError, match="cuda:0 needs"):
+                gw.leiden(graph, devices=names_of(2))
+            assert gw.leiden(graph).statistics.devices == ("cpu",)
+        assert not joint
+
     def test_a_progress_function_that_asks_the_same_graph(self) -> None:
         graph = dense()
         with emulated_gpus(2, memory_bytes=_BYTES), gw.place(graph, names_of(2)) as placed:

@@ -32,7 +32,7 @@ from godwit.runtime.cuda.devices import (
     refuse_held,
 )
 from godwit.runtime.cuda.driver import Stream
-from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
+from godwit.runtime.cuda.joint_memory import can_join, joint_buffer, page_bytes
 from godwit.runtime.cuda.memory import Buffer
 from godwit.runtime.protocol import Device
 from godwit.supersteps import rows
@@ -61,7 +61,7 @@ Outcome = TypeVar("Outcome")
 _OWN_BYTES = 192
 """Bytes for each vertex that a GPU with lenders keeps of its own memory for arrays of vertices, which are
 accessed in any order; those of arcs are read one after the other."""
-_SHORT_BYTES = 16
+_SHORT_BYTES = 32
 """Arrays of at most so many bytes for each vertex are taken for arrays of vertices."""
 _LENDING: dict[frozenset[int], RLock] = {}
 """Locks of runs in the memory of several GPUs, by the GPUs: two runs at the same time would not fit."""
@@ -294,18 +294,14 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """
         if not self.lenders:
             return Buffer(part.index, nbytes)
-        is_short = nbytes <= _SHORT_BYTES * self.vertex_count
-        free = memory.free_memory_bytes(part.index)
-        own = free if is_short else max(0, free - self._own_bytes)
+        own = memory.free_memory_bytes(part.index)
+        if nbytes >= page_bytes(part.index):  # else it stands beside kernels' arguments
+            own -= rows.LONGEST_WEIGHT_BYTES * min(rows.CHUNK_ARCS, self.graph.arc_count)  # uploads
+        if nbytes > _SHORT_BYTES * self.vertex_count:
+            own -= _OWN_BYTES * self.vertex_count
         if nbytes <= own:
             return Buffer(part.index, nbytes)
-        return joint_buffer(self._shares(part.index, nbytes, own))
-
-    @cached_property
-    def _own_bytes(self) -> int:
-        """Bytes of its own memory that a GPU with lenders keeps for arrays of vertices, and for uploads."""
-        arcs = min(rows.CHUNK_ARCS, self.graph.arc_count)
-        return _OWN_BYTES * self.vertex_count + rows.LONGEST_WEIGHT_BYTES * arcs
+        return joint_buffer(self._shares(part.index, nbytes, max(0, own)))
 
     def _shares(self, index: int, nbytes: int, own: int) -> dict[int, int]:
         """Return how much of an array lies on each GPU, in whole pages.
@@ -565,12 +561,12 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """
         if len(self.parts) == 1:
             return run(self)
-        lenders = set(self.indexes[1:]) - {self.indexes[0]} if self.reach_each_other else ()
-        if self.copies_fit or not lenders:
+        lenders = set(self.indexes[1:]) - {self.indexes[0]} if self.reach_each_other else set()
+        if self.copies_fit or not (lenders and can_join(self.indexes)):
             try:
                 return self._run_on_copy(run)
             except GraphTooLargeError:
-                if not lenders:
+                if not (lenders and can_join(self.indexes)):
                     raise
         refuse_held(self.indexes)  # a progress function would wait for itself
         with _LENDING.setdefault(frozenset(self.indexes), RLock()):

@@ -547,7 +547,7 @@ struct Labels {
     __device__ __forceinline__ bool thread_begin(u32 v) const {
         arguments.label[v] = id_of(v);
         const RowArcs row = row_of(v);
-        // In the order of Graphalytics all vertices stay active.
+        // In the order of Graphalytics, the one list has all vertices with arcs.
         return IS_CDLP ? row.arcs > 0 : thread_is_outer(row.arcs, [&](u64 number) {
             return thread_end(row, number) != v;
         });

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 SHORTEST_PATHS_NEED = "shortest paths need weights that are not negative"
 WITHOUT_WEIGHTS = (
-    "weighted=False ignores weights (command line: --ignore-weights; bfs instead of sssp), and "
-    "graph.with_weights(...) replaces them"
+    "weighted=False ignores weights (command line: --ignore-weights), and graph.with_weights(...) "
+    "replaces them"
 )
 """What works with a graph whose weights do not suit an algorithm."""
-BELLMAN_FORD = "Bellman and Ford's method takes negative ones (SciPy, NetworkX)"
+BFS = "bfs instead of sssp counts arcs"
+BELLMAN_FORD = f"{BFS}, and Bellman and Ford's method takes negative weights (SciPy, NetworkX)"
 
 
 def uses_weights(graph: Graph | DistributedGraph, weighted: Any) -> bool:
@@ -51,7 +52,7 @@ def _largest_weight(graph: Graph) -> int:
     if smallest < 0 or math.isnan(smallest):
         arc = int(np.argmax((weights < 0) | np.isnan(weights)))
         raise unsuitable_weight(
-            graph, arc, SHORTEST_PATHS_NEED, BELLMAN_FORD if weights[arc] < 0 else ""
+            graph, arc, SHORTEST_PATHS_NEED, BELLMAN_FORD if weights[arc] < 0 else BFS
         )
     if weights.dtype.kind in "iu":
         return int(largest)

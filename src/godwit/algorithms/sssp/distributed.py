@@ -12,7 +12,7 @@ import math
 from godwit.algorithms.bfs.distributed import run_bfs
 from godwit.algorithms.paths.distributed import DistributedPathResult
 from godwit.algorithms.paths.result import check_cutoff
-from godwit.algorithms.paths.weights import SHORTEST_PATHS_NEED, WITHOUT_WEIGHTS, uses_weights
+from godwit.algorithms.paths.weights import BFS, SHORTEST_PATHS_NEED, uses_weights
 from godwit.algorithms.sssp import FARTHEST, PROGRAMS, SATURATING
 from godwit.distributed.graph import DistributedGraph
 from godwit.distributed.vertex_programs import solve
@@ -86,4 +86,4 @@ def _run(
 def _check_weights(weights: Array | None) -> None:
     smallest = 0 if weights is None or not len(weights) else weights.min()
     if smallest < 0 or math.isnan(smallest):
-        raise InputError(f"{SHORTEST_PATHS_NEED}, got {smallest}: {WITHOUT_WEIGHTS}")
+        raise InputError(f"{SHORTEST_PATHS_NEED}, got {smallest}: {BFS}")

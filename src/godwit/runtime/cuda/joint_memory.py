@@ -7,7 +7,7 @@ between the GPUs. A page that is mapped lives until it is unmapped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,20 @@ from godwit.runtime.cuda import memory
 from godwit.runtime.cuda.driver import checked, entered, loaded_cupy
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.memory import Buffer
+
+
+def can_join(indexes: Sequence[int]) -> bool:
+    """Return True if the memory of GPUs can be joined: drivers for some environments do not map it."""
+    return all(map(_maps_memory, set(indexes)))
+
+
+@lru_cache
+def _maps_memory(index: int) -> bool:
+    driver, _ = bindings()
+    name = "CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED"
+    with entered(index):
+        outcome = driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, name), index)
+        return bool(checked(outcome, f"asking cuda:{index} whether it maps memory"))
 
 
 @lru_cache

@@ -271,7 +271,7 @@ def test_weights_that_do_not_suit_an_algorithm() -> None:
         call(graph, weighted=False)
     graph = gw.Graph.from_edges([0], [1], [-1])
     with pytest.raises(
-        InputError, match="bfs instead of sssp .* Bellman and Ford's method takes negative"
+        InputError, match=r"bfs instead of sssp .* Bellman and Ford's method takes negative"
     ):
         gw.sssp(graph, 0)
 

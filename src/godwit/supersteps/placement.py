@@ -295,8 +295,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
         if not self.lenders:
             return Buffer(part.index, nbytes)
         own = memory.free_memory_bytes(part.index)
-        if nbytes >= page_bytes(part.index):  # else it stands beside kernels' arguments
-            own -= rows.LONGEST_WEIGHT_BYTES * min(rows.CHUNK_ARCS, self.graph.arc_count)  # uploads
+        if nbytes >= page_bytes(part.index):  # others leave room for uploads
+            own -= rows.LONGEST_WEIGHT_BYTES * min(rows.CHUNK_ARCS, self.graph.arc_count)
         if nbytes > _SHORT_BYTES * self.vertex_count:
             own -= _OWN_BYTES * self.vertex_count
         if nbytes <= own:

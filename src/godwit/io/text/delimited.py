@@ -21,6 +21,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO, NoReturn
 
+from godwit.arrays import arrow_text
 from godwit.errors import FormatError, InputError
 from godwit.graph.arcs import ArcList, ReadOptions, integers_in
 from godwit.graph.csr import Graph
@@ -161,8 +162,9 @@ class _Table:
         for at, name in enumerate(table.column_names[:2]):
             field = table.column(at)
             text = pc.utf8_trim(field, _BLANKS)
-            is_blank = pc.and_(pc.equal(text, ""), pc.not_equal(field, ""))
-            text = pc.if_else(is_blank, pa.scalar(None, text.type), text)
+            empty, null = arrow_text(""), pa.nulls(1, text.type)[0]
+            is_blank = pc.and_(pc.equal(text, empty), pc.not_equal(field, empty))
+            text = pc.if_else(is_blank, null, text)
             table = table.set_column(at, name, text)
         return table
 

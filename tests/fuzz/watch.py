@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from godwit.errors import LostDataWarning
+from godwit.errors import DirectionWarning, LostDataWarning
 
 from .report import Report
 
@@ -116,6 +116,7 @@ def load(part: str) -> Any:
     """Import the module of a part; from then on warnings are failures."""
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", LostDataWarning)  # of a column whose name is damaged
+    warnings.simplefilter("ignore", DirectionWarning)  # of an edge that is damaged at one end
     return import_module(f"{__package__}.{part}")
 
 

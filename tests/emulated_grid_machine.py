@@ -156,8 +156,9 @@ class Machine:
     def held_bytes(self, device: int) -> int:
         """What is allocated on a GPU; of page-locked host memory for -1."""
         buffers = [one for one in list(self._memory.values()) if not one.is_reserved]
-        both = [*buffers, *list(self._pages.values())]
-        return sum(one.nbytes for one in both if one.device == device)
+        pages = list(self._pages.values())
+        in_buffers = sum(one.nbytes for one in buffers if one.device == device)
+        return in_buffers + sum(one.nbytes for one in pages if one.device == device)
 
     def holds(self, pointer: int) -> bool:
         """Whether that is where allocated memory begins."""

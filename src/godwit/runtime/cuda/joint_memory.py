@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from godwit import config
-from godwit.errors import GraphTooLargeError
 from godwit.runtime.cuda import memory
-from godwit.runtime.cuda.driver import checked, entered, loaded_cupy
+from godwit.runtime.cuda.driver import checked, entered
 from godwit.runtime.cuda.libraries import bindings
 from godwit.runtime.cuda.memory import Buffer
 
@@ -91,23 +89,13 @@ def joint_buffer(shares: Mapping[int, int]) -> Buffer:
 
 
 def _pages(index: int, nbytes: int) -> Any:
-    """Return physical memory of a GPU, having freed what is kept for later if need be."""
+    """Return physical memory of a GPU."""
     driver, _ = bindings()
-    status, handle = driver.cuMemCreate(nbytes, _kind_of(index), 0)
-    no_memory = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
-    if status == no_memory:
-        memory.free_kept(index)
-        if (cupy := loaded_cupy()) is not None:
-            with entered(index):
-                cupy.get_default_memory_pool().free_all_blocks()
-        status, handle = driver.cuMemCreate(nbytes, _kind_of(index), 0)
-    if status == no_memory:
-        free = config.readable_bytes(memory.free_memory_bytes(index))
-        raise GraphTooLargeError(
-            f"cuda:{index} cannot give {config.readable_bytes(nbytes)}: {free} are free"
+    kind, no_memory = _kind_of(index), driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    with entered(index):
+        return memory.allocated(
+            index, nbytes, lambda: driver.cuMemCreate(nbytes, kind, 0), no_memory
         )
-    checked((status,), f"memory of cuda:{index}")
-    return handle
 
 
 def _kind_of(index: int) -> Any:

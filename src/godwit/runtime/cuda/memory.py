@@ -188,18 +188,9 @@ class Buffer(_Closing):
         use(index)
         _, runtime = bindings()
         no_memory = runtime.cudaError_t.cudaErrorMemoryAllocation
-        status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
-        if status == no_memory and free_kept(index):
-            status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
-        if status == no_memory and (cupy_module := loaded_cupy()) is not None:
-            cupy_module.get_default_memory_pool().free_all_blocks()
-            status, pointer = runtime.cudaMalloc(max(1, self.nbytes))
-        if status == no_memory:
-            free = config.readable_bytes(free_memory_bytes(index))
-            raise GraphTooLargeError(
-                f"cuda:{index} cannot give {config.readable_bytes(self.nbytes)}: {free} are free"
-            )
-        checked((status,), f"memory of cuda:{index}")
+        pointer = allocated(
+            index, self.nbytes, lambda: runtime.cudaMalloc(max(1, self.nbytes)), no_memory
+        )
         self.pointer = int(pointer)
 
     def upload(self, array: Array, offset_bytes: int = 0) -> None:
@@ -316,6 +307,30 @@ class HeldArray:
         begin, end, _ = part.indices(self._count)
         pointer = self.pointer + begin * self.itemsize
         return HeldArray(self.index, pointer, self.dtype, max(0, end - begin), self._owner)
+
+
+def allocated(
+    index: int, nbytes: int, allocate: Callable[[], tuple[Any, Any]], no_memory: Any
+) -> Any:
+    """Return memory of a GPU, which is the current one, having freed what is kept for later if need be.
+
+    :param allocate: returns the status, and the memory of ``nbytes``
+    :param no_memory: the status if there is none
+    :raises GraphTooLargeError: there is no room, with the bytes needed and free
+    """
+    status, made = allocate()
+    if status == no_memory and free_kept(index):
+        status, made = allocate()
+    if status == no_memory and (cupy_module := loaded_cupy()) is not None:
+        cupy_module.get_default_memory_pool().free_all_blocks()
+        status, made = allocate()
+    if status == no_memory:
+        free = config.readable_bytes(free_memory_bytes(index))
+        raise GraphTooLargeError(
+            f"cuda:{index} cannot give {config.readable_bytes(nbytes)}: {free} are free"
+        )
+    checked((status,), f"memory of cuda:{index}")
+    return made
 
 
 def kept_or_new(index: int, nbytes: int) -> Buffer:

@@ -295,7 +295,7 @@ def _operator(function: DeviceFunction) -> tuple[str, int]:
 
 @lru_cache(maxsize=1)
 def _compiling() -> str:
-    """What operators' code depends on beside them."""
+    """Return the digests and the text of what compiles operators."""
     return source_digest("cuda.operators", "rebuilding") + Path(__file__).read_text()
 
 

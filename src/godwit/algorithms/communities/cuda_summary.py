@@ -245,11 +245,6 @@ def require_short_labels(placement: StepPlacement) -> None:
         )
 
 
-def is_wide(placement: StepPlacement, weighted: bool) -> bool:
-    """Return True if sums of strengths may need 64 bits."""
-    return weighted or 2 * placement.graph.arc_count >= 1 << 32
-
-
 def source(id_dtype: Any, *, weighted: bool, wide: bool) -> str:
     """Return the source of the kernel.
 
@@ -269,14 +264,15 @@ class _SummaryPlan(StepPlan[StepPlacement]):
     """The kernel on a placement on one device, with arguments that no query changes."""
 
     def __init__(self, placement: StepPlacement, weighted: bool, gpu: GpuOptions) -> None:
-        text = source(placement.id_dtype, weighted=weighted, wide=is_wide(placement, weighted))
+        wide = weighted or 2 * placement.graph.arc_count >= 1 << 32
+        text = source(placement.id_dtype, weighted=weighted, wide=wide)
         (out_rows,) = placement.rows("out", weighted)
         (vertices,) = placement.vertices()
         super().__init__(placement, text, np.zeros(1, ARGUMENTS), gpu)
         (part,) = placement.parts
         arrays = placement.kept(SummaryArrays)
         directed = placement.graph.directed
-        n, bytes_of = placement.capacity, 8 if is_wide(placement, weighted) else 4
+        n, bytes_of = placement.capacity, 8 if wide else 4
         both = bytes_of * n if directed else 8
         sizes = {
             **dict.fromkeys(("given", "size", "first", "rank", "names"), 4 * n),

@@ -4,8 +4,8 @@
 // A round counts and lists the active vertices (listing.cuh), each with what the visit needs: so what a vertex reads
 // lies side by side with that of the next one, and there is less to wait for. Then each class takes two supersteps. In
 // MOVE_DECIDE its vertices choose, and the neighbours of those of the class before that moved become active, as seen
-// before this class moves, unless their turn is still to come; in MOVE_TAKE it moves. Weights are added up by community in registers for TINY rows, and
-// else in hash tables in shared memory: of a warp, of a group of warps, or of a block. LONG rows are divided into
+// before this class moves, unless their turn is still to come; in MOVE_TAKE it moves. Weights are added up by community
+// in registers for TINY rows, and else in hash tables in shared memory: of a warp, of a group of warps, or of a block. LONG rows are divided into
 // chunks, which blocks add up in shared memory, then to tables in global memory, the arena. The block that ends the
 // last chunk of a row compares its communities; where they are many, all blocks do so together (MOVE_CHOOSE). Where the
 // arena has no room for all long rows of a class, they come in batches (MOVE_ADD). The weight to the vertex' own

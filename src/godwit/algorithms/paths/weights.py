@@ -19,7 +19,7 @@ WITHOUT_WEIGHTS = (
     "weighted=False ignores weights (command line: --ignore-weights), and graph.with_weights(...) "
     "replaces them"
 )
-"""What works with a graph whose weights do not suit an algorithm."""
+"""Remedies, as a clause, if an algorithm cannot take the weights of a graph."""
 BFS = "bfs instead of sssp counts arcs"
 BELLMAN_FORD = f"{BFS}, and Bellman and Ford's method takes negative weights (SciPy, NetworkX)"
 

@@ -396,22 +396,20 @@ def require_room(
     :param lenders: further GPUs in whose memory they may lie
     """
     short = []
-    if lenders:
-        together = sorted({*indexes, *lenders})
-        needed, free = sum(part_bytes), sum(map(free_bytes, together))
+    gpus = sorted({*indexes, *lenders})
+    for together in [gpus] if lenders else [[index] for index in gpus]:
+        needed = sum(
+            nbytes for gpu, nbytes in zip(indexes, part_bytes, strict=True) if gpu in together
+        )
+        free = sum(map(free_bytes, together))
         if needed > free:
             names = " and ".join(f"cuda:{index}" for index in together)
             need, have = config.readable_bytes(needed), config.readable_bytes(free)
-            short.append(f"{names} together need {need} and have {have} free")
-        indexes, part_bytes = (), ()
-    for index in sorted(set(indexes)):
-        needed = sum(
-            nbytes for gpu, nbytes in zip(indexes, part_bytes, strict=True) if gpu == index
-        )
-        free = free_bytes(index)
-        if needed > free:
-            need, have = config.readable_bytes(needed), config.readable_bytes(free)
-            short.append(f"cuda:{index} needs {need} and has {have} free")
+            short.append(
+                f"{names} together need {need} and have {have} free"
+                if lenders
+                else f"{names} needs {need} and has {have} free"
+            )
     if short:
         raise GraphTooLargeError(
             f"the graph does not fit: {'; '.join(short)}; use more GPUs, or devices='cpu'"

@@ -108,7 +108,7 @@ class _Table:
         self.in_blocks = self.content.size > source.room(_SHARE_HELD)
         self.types = [pa.int32(), pa.int32(), pa.int32()][: len(self.columns.used)]
         self._held: Any = None
-        self._blanks_belong = False  # to texts
+        self._has_blanks = self._blanks_belong = False  # anywhere; to texts
         self._look_through()
         self._settle_types()
         self.directed = True
@@ -157,7 +157,8 @@ class _Table:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if self._blanks_belong or not pa.types.is_large_string(self.types[0]):
+        trims = self._has_blanks and not self._blanks_belong
+        if not trims or not pa.types.is_large_string(self.types[0]):
             return table
         for at, name in enumerate(table.column_names[:2]):
             field = table.column(at)
@@ -195,6 +196,7 @@ class _Table:
             if quotes > quotes_before and not self._blanks_belong:
                 rows = b"\n" * (begin == 0) + piece + b"\n" * (end == self.content.size)
                 self._blanks_belong = _QUOTED_BLANK.search(rows) is not None
+            self._has_blanks = self._has_blanks or b" " in piece or b"\t" in piece
             # One byte is found many times faster than two.
             hexadecimal |= (b"x" in piece and b"0x" in piece) or (b"X" in piece and b"0X" in piece)
         if quotes % 2:

@@ -122,10 +122,10 @@ struct EmulatedKernel {
 
 // Run kernels together to their ends. Returns null, or what went wrong. With `range_count` memory is checked:
 // the ranges are all that kernels may use; `strict` if nothing but __syncwarp orders the lanes of a warp, and equal
-// numbers may not be written by several threads.
+// numbers may not be written by several threads; `hosts` if threads of the host write what kernels wait for.
 __attribute__((visibility("default"))) const char *emulated_run(
     u32 count, const EmulatedKernel *kernels, u64 seed, u32 range_count, const Range *given_ranges,
-    u32 devices, const unsigned char *given_peers, u32 strict) {
+    u32 devices, const unsigned char *given_peers, u32 strict, u32 hosts) {
     launches.clear();
     u32 threads = 0;
     for (u32 i = 0; i < count; ++i) {
@@ -140,6 +140,7 @@ __attribute__((visibility("default"))) const char *emulated_run(
     idle_rounds = 0;
     is_checking = range_count > 0;
     is_strict = strict;
+    hosts_write = hosts;
     last_write.at = nullptr;
     peers = given_peers;
     device_count = devices;

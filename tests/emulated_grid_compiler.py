@@ -80,7 +80,7 @@ def scheduler() -> Any:
     library.emulated_run.restype = ctypes.c_char_p
     number, pointer = ctypes.c_uint32, ctypes.c_void_p
     library.emulated_run.argtypes = [
-        number, pointer, ctypes.c_uint64, number, pointer, number, pointer, number,
+        number, pointer, ctypes.c_uint64, number, pointer, number, pointer, number, number,
     ]  # fmt: skip
     library.emulated_forget.argtypes = [ctypes.c_void_p]
     library.emulated_forget.restype = None

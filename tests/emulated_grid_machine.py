@@ -113,6 +113,7 @@ class Machine:
     """Emulated GPUs.
 
     :ivar seed: of the schedule: 0 is by turns, others are as many random ones
+    :ivar hosts_write: whether threads of the host write what kernels wait for, while these run
     :ivar launched: how often each kernel was started, by name
     """
 
@@ -131,6 +132,7 @@ class Machine:
         self.peers = np.ones((count, count), bool) if peers is None else np.asarray(peers, bool)
         self.seed = seed
         self.checks = checks
+        self.hosts_write = False
         self._explain = explain
         self.launched: dict[str, int] = {}
         self.lock = threading.RLock()
@@ -416,7 +418,7 @@ class Machine:
         with _ONE_AT_A_TIME:
             message = self._run(
                 len(work), kernels.ctypes.data, self.seed, len(ranges), ranges.ctypes.data,
-                self.count, access.ctypes.data, int(self.checks == "strict"),
+                self.count, access.ctypes.data, int(self.checks == "strict"), int(self.hosts_write),
             )  # fmt: skip
         for one in launches:
             self._forget(one.start)

@@ -14,6 +14,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -913,6 +914,22 @@ def test_a_process_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with emulated_gpus(2, memory_bytes=200_000) as machine:
         found = run_processes(machine, 2, run)
     assert all("does not fit" in message for message, _ in found)
+
+
+@emulates
+def test_a_host_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels wait for the reports that hosts carry as long as ``patience_s`` says, and no less."""
+    real = Processes.exchange
+
+    def late(self: Processes, *given: Any) -> Any:
+        sleep(0.2)
+        return real(self, *given)
+
+    monkeypatch.setattr(Processes, "exchange", late)
+    answers(
+        gw.generate("path:3"),
+        {"bfs": lambda placed: gw.bfs(placed, 0, gpu=BY_HOST, **in_steps(placed))},
+    )
 
 
 @emulates

@@ -603,7 +603,7 @@ def test_teams_are_kept_and_end() -> None:
     assert threading.active_count() == before + 2
     team.close()
     for thread in team._threads:
-        thread.join(timeout=5)
+        thread.join(timeout=HANG_S)
     assert threading.active_count() == before
 
 

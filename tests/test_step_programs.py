@@ -33,6 +33,7 @@ from step_programs import (
     start_of,
     with_integer_weights,
 )
+from waiting import HANG_S
 
 DEVICES = ("cpu:0", ["cpu:0", "cpu:1", "cpu:2"])
 
@@ -447,7 +448,7 @@ def test_a_team_leaves_together_when_an_operator_fails_at_once() -> None:
     for _ in range(40):
         for one in (program, assigned):
             with pytest.raises(ValueOverflowError):
-                one.run(graph, devices=["cpu:0", "cpu:1", "cpu:2"], timeout_s=5)
+                one.run(graph, devices=["cpu:0", "cpu:1", "cpu:2"], timeout_s=HANG_S)
 
 
 def _sometimes(vertex: int) -> Any:
@@ -480,7 +481,7 @@ def _sometimes(vertex: int) -> Any:
 )
 def test_operators_return_one_number(step: Any, message: str) -> None:
     with pytest.raises(OperatorError, match=message):
-        _program(step).run(gw.generators.path(3), timeout_s=5)
+        _program(step).run(gw.generators.path(3), timeout_s=HANG_S)
 
 
 def test_what_operators_may_return() -> None:
@@ -498,7 +499,7 @@ def test_what_operators_may_return() -> None:
 @pytest.mark.parametrize(("step", "message"), UNFIT)
 def test_types_that_do_not_fit_are_refused(step: Any, message: str) -> None:
     with pytest.raises(OperatorError, match=message):
-        _program(step).run(gw.generators.path(3), devices="cpu", timeout_s=5)
+        _program(step).run(gw.generators.path(3), devices="cpu", timeout_s=HANG_S)
 
 
 def test_what_does_not_compile_is_named_with_its_program_and_place() -> None:
@@ -511,7 +512,7 @@ def test_what_does_not_compile_is_named_with_its_program_and_place() -> None:
     )
     with pytest.raises(OperatorError, match=words):
         _program(gw.frontier.compute("x", letters)).run(
-            gw.generators.path(3), devices="cpu", timeout_s=5
+            gw.generators.path(3), devices="cpu", timeout_s=HANG_S
         )
 
 

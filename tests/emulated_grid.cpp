@@ -60,7 +60,7 @@ const unsigned long long *emulated_exchange(unsigned mask, unsigned long long wo
     }
     if (!exchange->arrived)
         exchange->what = what;
-    else if (strcmp(exchange->what, what) != 0)
+    else if (exchange->what != what && strcmp(exchange->what, what) != 0)
         fail("lanes of one warp (device %u, block %u, warp %u) meet at %s and at %s",
              me->block->launch->device, me->block->index, me->thread / WARP, exchange->what, what);
     const u32 parity = exchange->parity;
@@ -84,7 +84,7 @@ unsigned emulated_barrier(bool vote, const char *what) {
     Barrier &barrier = block.barrier;
     if (!barrier.arrived)
         barrier.what = what;
-    else if (strcmp(barrier.what, what) != 0)
+    else if (barrier.what != what && strcmp(barrier.what, what) != 0)
         fail("threads of one block (device %u, block %u) meet at %s and at %s",
              block.launch->device, block.index, barrier.what, what);
     const u32 parity = barrier.parity;

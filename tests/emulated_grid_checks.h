@@ -110,7 +110,8 @@ void look_at_write() { check_order(last_write.at, last_write.bytes, last_write.a
 void check(const volatile void *shared_place, u64 bytes, u32 how, const void *code) {
     settle_write();
     void *at = const_cast<void *>(shared_place);
-    const u64 place = reinterpret_cast<u64>(at), stack = reinterpret_cast<u64>(current->stack);
+    const u64 place = reinterpret_cast<u64>(at),
+              stack = reinterpret_cast<u64>(current->stack->memory);
     if (place >= stack && place < stack + STACK_BYTES) return;
     const races::Access access{current->number, 0, how, code};
     if (!check_bounds(place, bytes, access)) return;

@@ -164,15 +164,15 @@ def test_reciprocity(graph: Any, data: st.DataObject) -> None:
     _check("reciprocity", graph, _node(data, graph))
 
 
-@pytest.mark.parametrize("kind", _UNDIRECTED)
-def test_reciprocity_of_undirected_graphs_is_left_to_networkx(kind: Any) -> None:
-    graph = from_networkx(kind([(0, 1), (1, 2)]))
+@pytest.mark.parametrize("kind", [*_UNDIRECTED, nx.MultiDiGraph])
+def test_reciprocity_of_other_graphs_is_left_to_networkx(kind: Any) -> None:
+    graph = from_networkx(kind([(0, 1), (0, 1), (1, 0), (1, 2)]))
     for call in (
         backend.overall_reciprocity,
         backend.reciprocity,
         lambda g: backend.reciprocity(g, 0),
     ):
-        with pytest.raises(NotImplementedError, match="undirected"):
+        with pytest.raises(NotImplementedError, match=r"undirected|parallel"):
             call(graph)
 
 

@@ -75,7 +75,7 @@ _BY_PAIRS = "``ebunch`` must be given; self-loops, and pairs of a node with itse
 _COMMUNITIES = "Weights must not be negative. Seeds give other communities."
 _LOUVAIN = f"{_COMMUNITIES} ``threshold`` does not count."
 _KRUSKAL = "``algorithm`` must be ``'kruskal'``. Multigraphs are not taken, nor is NaN."
-_DIRECTED = "Undirected graphs are not taken."
+_DIRECTED = "Undirected graphs and multigraphs are not taken."
 _NO_SORTING = "``sort_neighbors`` is not taken."
 
 FUNCTIONS = {

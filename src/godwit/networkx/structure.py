@@ -63,14 +63,16 @@ def _is_mutual(graph: ArrayGraph) -> Array:
     return np.asarray(arcs[nearest] == reverse) if len(arcs) else np.empty(0, np.bool_)
 
 
-def _require_directions(graph: ArrayGraph) -> None:
+def _require_simple_arcs(graph: ArrayGraph) -> None:
     if not graph.is_directed():
         raise NotImplementedError("edges of undirected graphs have no reverse")
+    if graph.is_multigraph():
+        raise NotImplementedError("parallel edges count by their keys: NetworkX compares these")
 
 
 def overall_reciprocity(G: ArrayGraph) -> float:
     """Return the share of edges whose reverse is in the graph."""
-    _require_directions(G)
+    _require_simple_arcs(G)
     if G.number_of_edges() == 0:
         raise nx.NetworkXError("Not defined for empty graphs")
     return int(np.count_nonzero(_is_mutual(G) & ~G.loops)) / G.number_of_edges()
@@ -78,7 +80,7 @@ def overall_reciprocity(G: ArrayGraph) -> float:
 
 def reciprocity(G: ArrayGraph, nodes: Any = None) -> Any:
     """Return the share of edges whose reverse is in the graph: of all, of a node's, or of several."""
-    _require_directions(G)
+    _require_simple_arcs(G)
     if nodes is None:
         return overall_reciprocity(G)
     overlap = np.bincount(G.tails[_is_mutual(G)], minlength=len(G)).tolist()

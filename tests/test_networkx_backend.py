@@ -426,6 +426,19 @@ def test_link_prediction(name: str, graph: Any, data: st.DataObject) -> None:
     assert list(getattr(backend, name)(arrays, iter(pairs))) == []
 
 
+@pytest.mark.parametrize(
+    "name", ["pagerank", "louvain_communities", "dijkstra_predecessor_and_distance"]
+)
+def test_an_attribute_that_was_not_converted_is_named_with_what_converts_it(name: str) -> None:
+    graph = nx.path_graph(3)
+    function = getattr(backend, name)
+    arguments = (0,) if name.startswith("dijkstra") else ()
+    with pytest.raises(nx.NetworkXError, match=r"from_networkx\(G, \{'weight': 1\}\)"):
+        function(from_networkx(graph), *arguments, weight="weight")
+    assert function(from_networkx(graph, {"weight": 1}), *arguments, weight="weight")
+    assert function(from_networkx(graph), *arguments, weight=None)
+
+
 _WHOLE = st.integers(1, 4)
 
 

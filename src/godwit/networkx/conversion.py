@@ -35,7 +35,8 @@ def from_networkx(
     <ArrayGraph: undirected graph, 3 nodes, 2 edges>
 
     :param graph: a Graph, DiGraph, MultiGraph or MultiDiGraph; nodes may be any hashable objects
-    :param edge_attrs: names of attributes of edges, and their values where an edge has none
+    :param edge_attrs: names of attributes of edges, and their values where an edge has none; a function
+        with ``weight="weight"``, which many have by default, needs ``{"weight": 1}``
     :param keep_data: keep the dictionaries of nodes, edges and the graph, too
     :raises NotImplementedError: an attribute has a value that is no number, or beyond 64 bits
     """

@@ -247,9 +247,18 @@ class ArrayGraph:
         )
 
     def _values(self, attribute: Any) -> Array | None:
-        """Return the values of an attribute, 1 where an edge has none; None if all are 1."""
+        """Return the values of an attribute, 1 where an edge has none; None if all are 1.
+
+        :raises NetworkXError: the graph was converted without it
+        """
         key = (attribute, 1)
-        if key not in self.attributes and self.edge_data is not None:
+        if key not in self.attributes:
+            if self.edge_data is None:
+                raise nx.NetworkXError(
+                    f"this graph was converted without the attribute {attribute!r} of its edges: "
+                    f"from_networkx(G, {{{attribute!r}: 1}}) converts it, with 1 for edges that have "
+                    "none; weight=None does without"
+                )
             from godwit.networkx.conversion import edge_values
 
             self.attributes[key] = edge_values(self.edge_data.attributes, *key)

@@ -240,6 +240,7 @@ class TestEdgeList:
             ("x y z\n0 1 5\n1 2 6\n", [0, 1, 2], [5, 6]),
             ("source target weight\nann bob 3\n", ["ann", "bob"], [3]),
             ("u v\nv w\n", ["u", "v", "w"], None),  # usual names, which are ids below
+            ("protein1\tprotein2 score\n9606.A 9606.B .5\n", ["9606.A", "9606.B"], [0.5]),
             ("ann bob\n1 2\n2 ann\n", ["1", "2", "ann", "bob"], None),
             ("# Ids: text\nann bob\n1 2\n", ["1", "2", "ann", "bob"], None),
         ],
@@ -250,6 +251,12 @@ class TestEdgeList:
         graph = read(write(content))
         assert graph.ids.of(np.arange(graph.vertex_count)) == list(ids)
         assert (None if graph.weights is None else graph.weights.tolist()) == weights
+
+    def test_a_wrong_weight_of_the_first_arc_makes_no_names_of_its_vertices(
+        self, write: Write
+    ) -> None:
+        with pytest.raises(FormatError):
+            read(write("ann bob NA\nbob cyd 3\n"))
 
     def test_named_columns_in_another_order_are_refused(self, write: Write) -> None:
         with pytest.raises(FormatError, match=r"must be SOURCE TARGET or .*: 'target source'"):
@@ -383,6 +390,8 @@ class TestErrors:
             (b"a.csv".ljust(257, b"\0") + b"ustar\x0000", None, "a tar archive"),
             (b"ARROW1\0\0\xff\xff", None, "a table of Arrow"),
             (b"SQLite format 3\0\x10", None, "this is a database"),
+            (b"\x89HDF\r\n\x1a\n\0\0", None, "anndata.read_h5ad"),
+            (b"\x80\x04\x95\x10\0", None, "a pickle"),
             ("%PDF-1.7\n1 0 obj\n", None, "a PDF document"),
             (
                 "version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 1\n",
@@ -408,7 +417,18 @@ class TestErrors:
             ),
             ("ann bob 1 1082040961 x\n", None, "this file has 5: awk '"),
             ("6,2,4,1289241911.728\n6,5,2,1289241941.534\n", None, "this file has 4: awk -F, '"),
+            (
+                "protein1 protein2 fusion score\nA B 0 490\n",
+                None,
+                "), 'protein1', 'protein2', 'fusion')",
+            ),
             ("so many words here\n", 1, "unknown format"),
+            (
+                "ann|bob\nbob|cyd\n",
+                1,
+                "godwit.Graph.from_table what pandas.read_csv(path, sep=...)",
+            ),
+            ("a,b,c,d\nann,bob,x,y\n", 1, 'format="csv" reads a table'),
             ("1 2 3 4\n1 2 3\n", 1, "unknown format"),
             # DIMACS
             ("c only a comment\n", None, "neither arcs nor a problem line"),

@@ -31,6 +31,14 @@ _KINDS: dict[bytes, str] = {
         "this is a database: pandas.read_sql reads a table of it, godwit.Graph.from_table makes a graph "
         "of that"
     ),
+    rb"\x89HDF\r\n\x1a\n": (
+        "this is HDF5: godwit.Graph.from_scipy makes a graph of a matrix, such as "
+        "anndata.read_h5ad(path).obsp['connectivities'] of a file that Scanpy wrote"
+    ),
+    rb"\x80[\x02-\x05]": (
+        "this is a pickle of Python's: pickle.load or pandas.read_pickle loads what was saved, and "
+        "godwit.Graph.from_networkx, from_table and others make a graph of that"
+    ),
     rb"%PDF-": "this is a PDF document",
     rb"version https://git-lfs\.": (
         "this is a pointer to a file in Git LFS, not the file: git lfs pull fetches it"

@@ -296,6 +296,10 @@ def recognize(head: Head, options: ReadOptions) -> Format:
 
     if further := further_columns(head):
         raise FormatError(head.path, further)
+    problem += (
+        '; format="csv" reads a table below a line of names, and godwit.Graph.from_table what '
+        "pandas.read_csv(path, sep=...) reads"
+    )
     number, first = next(
         ((i, line) for i, line in enumerate(head.content.decode("utf-8-sig", "replace").split("\n"), 1)
          if line.strip()),

@@ -86,6 +86,9 @@ def further_columns(head: Head) -> str:
     widths = set(map(len, arcs))
     if len(widths) != 1 or min(widths) < 4:
         return ""
+    header, columns = ', comment="%", header=None', "0, 1, 2"
+    if _names_columns(arcs[0], arcs[1:]):
+        header, columns = "", ", ".join(map(repr, arcs.pop(0)[:3]))
     if not all(
         _NUMBER.fullmatch(arc[2]) or (_ID.fullmatch(arc[0]) and _ID.fullmatch(arc[1]))
         for arc in arcs
@@ -96,7 +99,7 @@ def further_columns(head: Head) -> str:
     return (
         f"an edge list has two or three columns, SOURCE TARGET [WEIGHT], and this file has {widths.pop()}: "
         f"{awk}'{{print $1, $2, $3}}' keeps three of them; in Python, godwit.Graph.from_table("
-        f'pandas.read_csv(path, sep=r"{separator}", comment="%", header=None), 0, 1, 2) chooses columns'
+        f'pandas.read_csv(path, sep=r"{separator}"{header}), {columns}) chooses columns'
     )
 
 
@@ -185,14 +188,15 @@ def begin_of(text: Text) -> tuple[int, list[str], Comments]:
 
 def _names_columns(fields: list[str], below: list[list[str]]) -> bool:
     """Return True if a line names the columns of those below: they all begin with integers; or its names
-    are usual ones, and no ids.
+    are no ids, and are usual ones or stand above numbers in the third column.
     """
     if not below or len(below[0]) != len(fields) or any(map(_NUMBER.fullmatch, fields)):
         return False
     ids = {field for arc in below for field in arc[:2]}
     if all(re.fullmatch(DECIMAL_INTEGER, id) for id in ids):
         return True
-    return known_columns(fields) is not None and ids.isdisjoint(fields[:2])
+    above_weights = all(len(arc) > 2 and _NUMBER.fullmatch(arc[2]) for arc in below)
+    return (above_weights or known_columns(fields) is not None) and ids.isdisjoint(fields[:2])
 
 
 def _behind_names(text: Text, position: int, line: str) -> tuple[int, list[str]] | None:

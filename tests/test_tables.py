@@ -271,6 +271,8 @@ class TestColumns:
         [
             ("1,bob\n2,cyd\n", [("1", "bob"), ("2", "cyd")]),
             ("1,2\n2,3\n", [(1, 2), (2, 3)]),
+            ("ann,bob,3\nbob,cyd,2.5\n", [("ann", "bob"), ("bob", "cyd")]),
+            ("ann;bob;3\nbob;cyd;2\n", [("ann", "bob"), ("bob", "cyd")]),
             ("ann bob\nbob cyd\n", [("ann", "bob"), ("bob", "cyd")]),
             ("# Directed graph\nann,bob\nbob,cyd\n", [("ann", "bob"), ("bob", "cyd")]),
         ],
@@ -279,6 +281,18 @@ class TestColumns:
         self, tmp_path: Path, text: str, arcs: list[tuple[Any, Any]]
     ) -> None:
         assert named_arcs(read(csv_file(tmp_path, text))) == arcs
+
+    @pytest.mark.parametrize("rows", ["bob,cyd\ncyd,ann\n", "cyd,bob\n"])
+    def test_a_first_line_of_ids_taken_for_names_is_reported(
+        self, tmp_path: Path, rows: str
+    ) -> None:
+        path = csv_file(tmp_path, f"\nann,bob\n{rows}")
+        with pytest.warns(LostDataWarning, match=r"line 2 .*ann, bob.*put .*source,target above"):
+            graph = read(path)
+        assert graph.arc_count == rows.count("\n")
+        read(path, columns=("ann", "bob"))  # no warning where the caller says so
+        csv_file(tmp_path, f"source,target\nann,bob\n{rows}")
+        assert read(path).arc_count == rows.count("\n") + 1
 
     @pytest.mark.parametrize("name", ["edges.csv", "edges"])
     @pytest.mark.parametrize("comments", ["# hi\n", "\n% hi, you\n\n# a,b,c\r\n"])

@@ -107,7 +107,8 @@ class ArcList:
 
     :ivar directed: False if each arc stands for an edge, which the file has once
     :ivar ids: the ids of the vertices, as of ``Graph(...)``
-    :ivar unread: a sentence about columns that might be weights and are not read; empty if there are none
+    :ivar unread: a sentence about what may belong to the graph and is not read, such as a column that
+        might be weights; empty if there is nothing
     """
 
     arcs: Arcs

@@ -1,9 +1,10 @@
 """The beginning of CSV: comments, which are skipped, then the line that names columns, or the first row.
 
 A line names columns if it has the usual names or those that the user gives; if it has any names, above
-integers; and in a file .csv or .tsv, if none of its first two fields is a number. The last comment is that
-line itself if it has the same number of fields as the line below it (``#source,target``). If a row comes
-first, and has quotes (which only CSV has), the columns are sources, targets and perhaps weights.
+integers; and in a file .csv or .tsv, if none of its first two fields is a number, nor the last of three.
+The last comment is that line itself if it has the same number of fields as the line below it
+(``#source,target``). If a row comes first, and has quotes (which only CSV has) or a number as the last of
+three fields, the columns are sources, targets and perhaps weights.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ def header_of(head: Head, wanted: Sequence[str] | None = None) -> Header | None:
     certain = is_table and not any(numbers) and _stands_above(first, data[1:])
     if not certain and is_table and not any(numbers) and _is_called_csv(head):
         certain = not any(_OF_EDGE_LISTS.match(line.text) for line in above)
+        if certain and _ends_with_weight(first.fields):
+            return first._replace(certain=True)
     if not certain and is_table and _QUOTED.match(first.line.text):
         return first._replace(certain=True)
     return first._replace(names=certain or not all(numbers), certain=certain)
@@ -145,6 +148,10 @@ def _stands_above(first: Header, below: list[Line]) -> bool:
         return False
     row = _split(below[0].text, first.delimiter)
     return len(row) == len(first.fields) and all(map(_INTEGER.fullmatch, row[:2]))
+
+
+def _ends_with_weight(fields: list[str]) -> bool:
+    return len(fields) == 3 and fields[2] != "" and _NUMBER.fullmatch(fields[2]) is not None
 
 
 def _is_called_csv(head: Head) -> bool:

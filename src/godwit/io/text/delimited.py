@@ -25,12 +25,14 @@ from godwit.arrays import arrow_text
 from godwit.errors import FormatError, InputError
 from godwit.graph.arcs import ArcList, ReadOptions, integers_in
 from godwit.graph.csr import Graph
+from godwit.graph.ids import VertexIds
 from godwit.graph.table_columns import (
     NAMES,
     Columns,
     arcs_of_tables,
     choose_columns,
     describe_unread,
+    known_columns,
     require_all_in_arcs,
     row_tables,
 )
@@ -80,7 +82,8 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         most_rows=table.most_rows,
         typed=False,
     )
-    return replace(arcs, unread=table.unread, directed=table.directed)
+    unread = "; ".join(filter(None, [table.describe_first_line(arcs.ids), table.unread]))
+    return replace(arcs, unread=unread, directed=table.directed)
 
 
 class _Table:
@@ -95,6 +98,8 @@ class _Table:
         self.delimiter = header.delimiter
         self.width = len(header.fields)
         self.named = header.names
+        is_guess = header.names and options.columns is None and known_columns(header.fields) is None
+        self._guessed = header if is_guess else None
         self.lines_before = header.line.number if header.names else header.line.number - 1
         self.columns = Columns(0, 1, 2 if self.width > 2 else None)
         self.unread = ""
@@ -114,6 +119,24 @@ class _Table:
         self.directed = True
         if header.names and options.columns is None:
             self.directed = self._are_directed(header.fields, options)
+
+    def describe_first_line(self, ids: VertexIds) -> str:
+        """Return a sentence about the line of names if it may be an arc, else an empty text.
+
+        It may be one if its names are not usual ones, and one of them is an id.
+        """
+        if self._guessed is None or ids.kind != "text":
+            return ""
+        fields = self._guessed.fields
+        names = [fields[self.columns.source], fields[self.columns.target]]
+        also_ids = [name for name in names if name in ids]
+        if not also_ids:
+            return ""
+        return (
+            f"line {self._guessed.line.number} was taken for names of columns, {', '.join(names)}, and "
+            f"{also_ids[0]!r} is an id below, too: if the line is an arc, put a line such as "
+            f"source{self.delimiter}target above it"
+        )
 
     def _are_directed(self, names: Sequence[str], options: ReadOptions) -> bool:
         """Return False if a column says that all rows are undirected.

@@ -116,6 +116,7 @@ PROGRAM = gw.VertexProgram("least", lambda value: value, "min", dtype="int32")
         (gw.bfs(STAR, 0), "to_pandas", "to_frame()"),
         (gw.pagerank(STAR), "top", "highest(count)"),
         (gw.louvain(STAR), "communities", "members(community)"),
+        (gw.leiden(STAR), "membership", "label"),
         (gw.connected_components(STAR), "labels", "label"),
         (PROGRAM, "run", "gw.run(program, graph)"),
     ],

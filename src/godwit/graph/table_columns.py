@@ -296,7 +296,8 @@ class _Survey:
             self.max_id = max(self.max_id, extremes["max"])
         elif not pa.types.is_null(column.type):
             convertible = pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
-            advice = "; astype('int64') converts it" if convertible else ""
+            whole = "astype('int64') converts whole numbers, and " if convertible else ""
+            advice = f"; {whole}astype(str) makes texts"
             raise self._problem(
                 f"the {name} must be an integer or a text, and its column is of type {column.type}"
                 f"{advice}",

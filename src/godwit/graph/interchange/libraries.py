@@ -270,7 +270,10 @@ def read_matrix(matrix: Any) -> tuple[Any, Array | None]:
     """
     shape = getattr(matrix, "shape", None)
     if isinstance(matrix, type) or not hasattr(matrix, "tocsr") or shape is None:
-        raise InputError(f"matrix must be a scipy.sparse matrix, got {type(matrix).__name__}")
+        raise InputError(
+            f"matrix must be a scipy.sparse matrix, got {type(matrix).__name__}; "
+            "scipy.sparse.csr_array(...) makes one of an array"
+        )
     if len(shape) != 2 or shape[0] != shape[1]:
         raise InputError(f"matrix must be square, got shape {shape}")
     if matrix.format not in ("csr", "csc", "coo"):

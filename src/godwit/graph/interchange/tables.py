@@ -307,9 +307,9 @@ def _arrow_table(table: Any) -> Any:
         raise
     except Exception as error:  # methods of a foreign library raise anything
         reasons = "; ".join(map(str, error.args))
-        advice = (
-            "; a column holds integers or texts, not both" if isinstance(error, TypeError) else ""
-        )
+        is_mixed = isinstance(error, TypeError) or "tried to convert to int" in reasons
+        advice = "; a column holds integers or texts, not both: astype(str) makes texts"
+        advice = advice if is_mixed else ""
         raise InputError(f"the table cannot be read: {reasons}{advice}") from error
     raise _not_a_table(table)
 

@@ -16,7 +16,7 @@ from godwit.algorithms.communities import cpu
 from godwit.algorithms.communities.result import CommunitiesResult
 from godwit.algorithms.paths.weights import unsuitable_weight, uses_weights
 from godwit.arrays import computed_in_place, gpu_array, lies_on_gpu
-from godwit.dtypes import Array, as_float, frozen
+from godwit.dtypes import Array, as_array, as_float, frozen
 from godwit.errors import InputError, shown
 from godwit.graph.csr import Graph
 from godwit.graph.foreign import not_a_graph
@@ -159,6 +159,12 @@ def labels_below_n(labels: Any, graph: Graph, *, stay: bool) -> Any:
     n = graph.vertex_count
     given = labels.label if isinstance(labels, CommunitiesResult) else labels
     if not (stay and lies_on_gpu(given)):
+        given = as_array(given, "labels")
+        if given.dtype.kind in "OUT":
+            raise InputError(
+                f"labels must be integers, got {given.dtype}: numpy.unique(labels, return_inverse=True)[1] "
+                "makes integers of texts"
+            )
         return _below(checked_array(given, n, "labels", "iu"), n)
     given = gpu_array(given)
     if given.shape != (n,) or given.dtype.kind not in "iu":

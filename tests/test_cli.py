@@ -639,6 +639,7 @@ class TestConversion:
         ("arguments", "message"),
         [
             (["path:3", "a.xyz"], "cannot tell the format from the name"),
+            (["path:3", "-", "--to", "csv"], "OUTPUT must be the name of a file, got '-'"),
             (["path:3", "a.el", "--to", "tape"], "format must be one of"),
             (["path:3", "a.el", "--drop", "all"], "--drop must be weights or ids"),
             (["path:3", "absent/a.el"], "cannot write absent/a.el: No such file or directory"),

@@ -151,6 +151,10 @@ def _write(
     from godwit.files import check_writable
     from godwit.io.graph_files import check_ending, writable_format, write
 
+    if str(output) == "-":
+        raise InputError(
+            "OUTPUT must be the name of a file, got '-': graphs are not written to stdout"
+        )
     written_format = writable_format(output, to)
     check_writable(output, name)
     if weighted is not None:

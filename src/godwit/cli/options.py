@@ -165,7 +165,7 @@ class ReportOptions:
     """Options of what to print.
 
     :param json: One JSON object on stdout instead of tables.
-    :param quiet: No progress and no tables; errors only.
+    :param quiet: No progress and no tables; errors and warnings only.
     """
 
     panel: ClassVar[str] = RESULT

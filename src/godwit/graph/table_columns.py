@@ -442,8 +442,8 @@ def require_all_in_arcs(rows: Rows, ids: VertexIds, format: str, remedy: str) ->
     """
     if ids.kind == "object":
         raise InputError(
-            f"{format} cannot hold object ids: drop them with graph.with_ids(0) "
-            "(command line: --drop ids)"
+            f"{format} cannot hold ids that are Python objects: graph.with_ids(list(map(str, graph.ids))) "
+            "makes texts of them, graph.with_ids(0) drops them (command line: --drop ids)"
         )
     has_arcs = rows.offsets[1:] > rows.offsets[:-1]
     has_arcs[rows.targets] = True

@@ -366,7 +366,8 @@ def stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
     """Return the sections that hold the ids."""
     if ids.kind == "object":
         raise InputError(
-            "Godwit's format cannot hold ids that are objects: drop them with graph.with_ids(0) "
+            "Godwit's format cannot hold ids that are Python objects: "
+            "graph.with_ids(list(map(str, graph.ids))) makes texts of them, graph.with_ids(0) drops them "
             "(command line: --drop ids)"
         )
     if ids.kind == "integer":

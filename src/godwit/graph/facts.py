@@ -316,8 +316,11 @@ def check_symmetric(rows: Rows) -> None:
         | (bits[forward] != bits[backward])
     )
     arc = int(forward[np.argmax(differs)])
-    weight = "" if weights is None else f" of weight {weights[arc]}"
+    weight, merge = "", ""
+    if weights is not None:
+        weight = f" of weight {weights[arc]}"
+        merge = ', which keeps the least of their weights, or symmetrize("sum")'
     raise InputError(
         f"an undirected graph stores every edge in both directions, but the arcs between "
-        f"{sources[arc]} and {targets[arc]}{weight} differ; use directed=True, then symmetrize()"
+        f"{sources[arc]} and {targets[arc]}{weight} differ; use directed=True, then symmetrize(){merge}"
     )

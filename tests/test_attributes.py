@@ -292,6 +292,15 @@ def test_what_graphml_cannot_hold(tmp_path: Path) -> None:
         gw.read(path)
 
 
+def test_graphml_of_which_some_edges_have_weights(tmp_path: Path) -> None:
+    path = tmp_path / "a.graphml"
+    nx.write_graphml(nx.DiGraph([("a", "b", {"weight": 2, "note": "x"}), ("b", "c")]), path)
+    with pytest.raises(FormatError, match=r"a.graphml: edge .*'b', 'c'.*weighted=False"):
+        gw.read(path)
+    graph = gw.read(path, weighted=False)
+    assert (graph.arc_count, graph.is_weighted, list(graph.edge_data)) == (2, False, ["note"])
+
+
 @given(graph=graphs())
 @settings(max_examples=40)
 def test_edges_make_the_same_graph(graph: gw.Graph) -> None:

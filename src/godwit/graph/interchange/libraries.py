@@ -332,7 +332,7 @@ def _weights_of(values: list[Any], name: Any, edge: Callable[[int], str]) -> Arr
         i = next(i for i, value in enumerate(values) if value is None)
         raise InputError(
             f"edge {edge(i)} has no {shown(name)}, and others have: give every edge one, or "
-            "weight=None"
+            "weight=None (weighted=False for a file)"
         )
     if not all(issubclass(kind, _REAL) for kind in types):
         i = next(i for i, value in enumerate(values) if not isinstance(value, _REAL))

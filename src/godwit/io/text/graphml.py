@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from godwit.errors import FormatError, InputError
 from godwit.graph.arcs import ReadOptions
 from godwit.graph.csr import Graph
+from godwit.graph.interchange.libraries import DEFAULT_WEIGHT
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
 
@@ -27,7 +28,10 @@ def recognize(head: Head) -> bool:
 
 
 def read(source: Source, options: ReadOptions) -> Graph:
-    """Return the graph in a file; :raises InputError: NetworkX is not installed"""
+    """Return the graph in a file, without weights if ``options.weighted`` is False.
+
+    :raises InputError: NetworkX is not installed
+    """
     nx = _networkx()
     try:
         found = nx.read_graphml(BytesIO(source.content().tobytes()))
@@ -38,7 +42,13 @@ def read(source: Source, options: ReadOptions) -> Graph:
     if _are_integers(found):
         found = nx.relabel_nodes(found, int)
     found.graph.clear()
-    return Graph.from_networkx(found)
+    if options.weighted is False:
+        for *_, attributes in found.edges(data=True):
+            attributes.pop(DEFAULT_WEIGHT, None)
+    try:
+        return Graph.from_networkx(found)
+    except InputError as error:
+        raise FormatError(source.path, str(error)) from None
 
 
 def write(graph: Graph, file: BinaryIO) -> None:

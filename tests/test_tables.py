@@ -888,6 +888,11 @@ class TestColumnsThatAreNotRead:
             graph = read(path)
         assert not graph.is_weighted
 
+    def test_the_command_line_is_quoted_for_the_shell(self, tmp_path: Path) -> None:
+        path = csv_file(tmp_path, "from,to,Edge Weight\nUlm,Bonn,410\n")
+        with pytest.warns(LostDataWarning, match="--columns 'from,to,Edge Weight'"):
+            read(path)
+
     @pytest.mark.parametrize("ending", ["csv", "parquet"])
     @pytest.mark.parametrize(
         "said",

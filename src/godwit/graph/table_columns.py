@@ -8,6 +8,7 @@ and the number of vertices.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ def describe_unread(names: Sequence[str], columns: Columns, options: ReadOptions
     return (
         f"the graph has no weights, as no column is called as weights usually are; not read: "
         f"{_listed(unread)} (columns={chosen} reads weights, columns={chosen[:2]} none; "
-        f"command line: --columns {','.join(chosen)})"
+        f"command line: --columns {shlex.quote(','.join(chosen))})"
     )
 
 

@@ -760,6 +760,22 @@ class TestDataframes:
         with pytest.raises(InputError, match="source must be the name of a column, got True"):
             Graph.from_table(frame, True, 1)
 
+    @pytest.mark.parametrize("dtype", ["int64", "float64"])
+    def test_a_matrix_is_no_table_of_arcs(self, dtype: str) -> None:
+        import pandas as pd
+        import scipy.sparse
+
+        names = ["Ulm", "Bonn", "Jena"]
+        table = pd.DataFrame([[0, 1, 0], [0, 0, 7], [0, 0, 0]], names, names, dtype)
+        with pytest.raises(InputError, match=r"is a matrix, .*from_scipy\(.*with_ids\("):
+            Graph.from_table(table)
+        graph = Graph.from_scipy(scipy.sparse.csr_array(table.to_numpy())).with_ids(
+            list(table.index)
+        )
+        assert named_arcs(graph) == [("Ulm", "Bonn"), ("Bonn", "Jena")]
+        numbered = pd.DataFrame([[0, 1], [1, 2]])  # rows and columns have no names
+        assert named_arcs(Graph.from_table(numbered)) == [(0, 1), (1, 2)]
+
     def test_integers_beside_texts(self) -> None:
         import pandas as pd
 

@@ -103,6 +103,8 @@ def list_table_arcs(
     """
     directed = None if directed is None else as_flag(directed, "directed")
     relabel = None if relabel is None else as_flag(relabel, "relabel")
+    if source is None and target is None:
+        _refuse_matrix(table)
     arrow = _arrow_table(table)
     names = [str(name) for name in arrow.column_names]
     metadata = arrow.schema.metadata or {}
@@ -284,6 +286,19 @@ def pairs_of_table(table: Any) -> tuple[list[Any], list[Any]] | None:
         if column.null_count:
             raise InputError(f"a table of pairs must be complete, and {name} lacks a value")
     return first.to_pylist(), second.to_pylist()
+
+
+def _refuse_matrix(table: Any) -> None:
+    """Raise InputError for a frame of pandas whose rows have the names of its columns."""
+    if type(table).__module__.split(".")[0] != "pandas" or not hasattr(table, "columns"):
+        return
+    has_names = type(table.columns).__name__ != "RangeIndex"
+    if has_names and table.index.equals(table.columns):
+        raise InputError(
+            "the table is a matrix, as its rows and its columns have the same names: "
+            "godwit.Graph.from_scipy(scipy.sparse.csr_array(table.to_numpy())).with_ids(list(table.index)) "
+            "makes a graph of it"
+        )
 
 
 def _arrow_table(table: Any) -> Any:

@@ -292,6 +292,18 @@ class TestColumns:
     ) -> None:
         assert named_arcs(read(csv_file(tmp_path, text))) == arcs
 
+    @pytest.mark.parametrize("missing", ["NA", "NaN", "null", "None"])
+    def test_a_missing_id_among_integers_is_reported(self, tmp_path: Path, missing: str) -> None:
+        import pandas as pd
+
+        path = csv_file(tmp_path, f"source,target\n1,2\n3,{missing}\n")
+        with pytest.warns(LostDataWarning, match=rf"{missing} is the id of a vertex.*dropna"):
+            assert read(path).ids.kind == "text"
+        whole = Graph.from_table(pd.read_csv(path).dropna().convert_dtypes())
+        assert list(whole.ids) == [1, 2]
+        csv_file(tmp_path, f"source,target\n1,2\nBW,{missing}\n")  # a country: no warning
+        assert missing in read(path).ids
+
     @pytest.mark.parametrize("rows", ["bob,cyd\ncyd,ann\n", "cyd,bob\n"])
     def test_a_first_line_of_ids_taken_for_names_is_reported(
         self, tmp_path: Path, rows: str

@@ -47,6 +47,8 @@ _MOST_KINDS = 8  # texts in it: Directed and Undirected, in any letters
 _BLANKS = " \t"
 _QUOTED_BLANK = re.compile(rb'[,;\t\r\n]"[ \t]|[ \t]"[,;\t\r\n]')  # at an end of a field in quotes
 
+_MISSING = ["NA", "N/A", "NaN", "nan", "null", "NULL", "None"]  # of R, pandas and databases
+
 _HEXADECIMAL = r"^[ \t]*-?0[xX]"  # Arrow takes such integers, too
 
 _SHARE_HELD = 1 / 6  # the text, its columns and what is made of them take up to 5.4 times the text
@@ -82,8 +84,27 @@ def read(source: Source, options: ReadOptions) -> ArcList:
         most_rows=table.most_rows,
         typed=False,
     )
-    unread = "; ".join(filter(None, [table.describe_first_line(arcs.ids), table.unread]))
+    doubts = [table.describe_first_line(arcs.ids), _describe_missing(arcs.ids), table.unread]
+    unread = "; ".join(filter(None, doubts))
     return replace(arcs, unread=unread, directed=table.directed)
+
+
+def _describe_missing(ids: VertexIds) -> str:
+    """Return a sentence about an id that stands for none, among integers; else an empty text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if ids.kind != "text":
+        return ""
+    texts = ids.to_arrow()
+    is_missing = pc.is_in(texts, value_set=pa.array(_MISSING, texts.type))
+    if not pc.any(is_missing).as_py() or integers_in(texts.filter(pc.invert(is_missing))) is None:
+        return ""
+    return (
+        f"{texts.filter(is_missing)[0].as_py()} is the id of a vertex, and makes texts of all other ids, "
+        "which are integers; where it means that there is no id, leave such rows out: "
+        "godwit.Graph.from_table(pandas.read_csv(path).dropna().convert_dtypes())"
+    )
 
 
 class _Table:

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from threading import Thread
 from time import sleep
 from typing import Any
 
@@ -267,6 +268,32 @@ class TestEmulated:
             with pytest.raises(InputError, match="at work for this thread"):
                 gw.leiden(placed, progress=ask)
             check(of_leiden, graph, placed)
+
+    def test_a_progress_function_that_asks_while_another_thread_waits_for_the_gpus(self) -> None:
+        graph, refusals = dense(), []
+        with emulated_gpus(2):
+            placed = gw.place(graph, names_of(2))
+            steps = place_positions(placed)
+            other = Thread(target=gw.label_propagation, args=[placed], daemon=True)
+
+            def ask(_: int) -> None:
+                if not other.ident:
+                    other.start()
+                    while not steps._copying.locked():
+                        sleep(1e-3)
+                try:
+                    gw.louvain(placed)
+                except InputError as error:
+                    refusals.append(str(error))
+
+            query = Thread(target=gw.pagerank, args=[placed], kwargs={"progress": ask}, daemon=True)
+            query.start()
+            for thread in (query, other):
+                thread.join(timeout=60)
+                assert not thread.is_alive()
+            placed.close()
+        assert refusals
+        assert all("at work for this thread" in text for text in refusals)
 
 
 @pytest.mark.gpu

@@ -499,11 +499,11 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
         Results of theirs have the values that those of this placement have.
 
-        The calling thread must not hold the GPUs.
-
         :param count: at most the number of GPUs
         :raises ClosedContextError: the placement is closed
+        :raises InputError: this thread holds one of the GPUs, as in a progress function
         """
+        refuse_held(self.indexes)  # another thread, which makes copies, may wait for them
         firsts = [self.indexes.index(index) for index in dict.fromkeys(self.indexes)][:count]
         with self._copying:
             while len(self._copies) < count and not self.closed:

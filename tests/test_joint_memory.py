@@ -24,7 +24,8 @@ from godwit.runtime.cuda.joint_memory import joint_buffer, page_bytes
 from godwit.runtime.gpu_options import GpuOptions
 from godwit.runtime.registry import resolve_devices
 from godwit.supersteps import place_positions, rows
-from godwit.supersteps.placement import StepPlacement
+from godwit.supersteps.arrays import DeviceArray
+from godwit.supersteps.placement import JointPlacement, StepCopies, StepPlacement
 from gpu_endpoints import COUNT, names_of, needs_gpu
 
 Method = Callable[..., list[Any]]
@@ -163,8 +164,8 @@ class TestEmulated:
 
     def test_lenders_keep_some_memory_while_others_have_more(self) -> None:
         with emulated_gpus(3, memory_bytes=1 << 20) as machine:
-            devices = resolve_devices(["cuda:0"])
-            with closing(StepPlacement(devices, dense(), lenders=[1, 2])) as whole:
+            devices = resolve_devices(names_of(3))
+            with closing(JointPlacement(devices, dense())) as whole:
                 for nbytes, is_full in ((2 << 20, False), (3 << 20, True)):
                     buffer = whole.new_buffer(whole.parts[0], nbytes)
                     free = [machine.memory_bytes - machine.held_bytes(gpu) for gpu in range(3)]
@@ -198,23 +199,24 @@ class TestEmulated:
             assert [machine.held_bytes(index) for index in range(2)] == [0, 0]
         assert found.statistics.devices == ("cpu",)
 
-    def test_one_run_at_a_time_has_the_memory_of_several(self) -> None:
+    @pytest.mark.parametrize("others", [(1, 0), (2, 0)])
+    def test_one_run_at_a_time_has_the_memory_of_several(self, others: tuple[int, ...]) -> None:
         at_work: list[StepPlacement] = []
         most = []
 
         def run(whole: StepPlacement) -> None:
-            if not whole.lenders:
+            if not isinstance(whole, JointPlacement):
                 raise GraphTooLargeError("no room")
             at_work.append(whole)
             sleep(0.1)
             most.append(len(at_work))
             at_work.remove(whole)
 
-        graph, names = dense(), names_of(2)
+        graph = dense()
         with (
-            emulated_gpus(2),
-            gw.place(graph, names) as one,
-            gw.place(graph, names[::-1]) as other,
+            emulated_gpus(3),
+            gw.place(graph, names_of(2)) as one,
+            gw.place(graph, [f"cuda:{index}" for index in others]) as other,
             ThreadPoolExecutor() as pool,
         ):
             runs = [
@@ -231,16 +233,48 @@ class TestEmulated:
                 check(of_leiden, graph, placed)
                 gw.random_walks(placed, np.arange(512), 4)
 
+    @pytest.mark.parametrize("is_same", [True, False])
+    def test_copies_that_other_threads_make_meanwhile_make_room(self, is_same: bool) -> None:
+        """A run in the memory of both GPUs, and copies of the same or another graph on them."""
+        graph, names = dense(), names_of(2)
+
+        def fill(whole: StepPlacement, nbytes: int) -> None:
+            whole.reserve((DeviceArray(whole), [nbytes]))
+
+        def on_copies(copies: StepCopies) -> None:
+            with copies.held():
+                for copy in copies.placements:
+                    fill(copy, 400_000)
+
+        def run(whole: StepPlacement) -> str:
+            if isinstance(whole, JointPlacement):
+                with ThreadPoolExecutor() as pool:
+                    pool.submit(theirs.run_on_copies, 2, on_copies).result()
+            with whole.held():
+                fill(whole, 1_500_000)
+            return "done"
+
+        with (
+            emulated_gpus(2, memory_bytes=1 << 20) as machine,
+            gw.place(graph, names) as one,
+            gw.place(graph, names) as other,
+        ):
+            mine, theirs = (place_positions(placed) for placed in (one, one if is_same else other))
+            for _ in range(2):
+                assert mine.run_on_first(run) == "done"
+            theirs.run_on_copies(2, on_copies)
+            assert machine.held_bytes(1) >= 400_000
+
     def test_where_all_gpus_can_compute_none_lends(self) -> None:
-        lenders = []
+        tried = []
 
         def run(whole: StepPlacement) -> None:
-            lenders.append(whole.lenders)
+            tried.append(type(whole))
             raise GraphTooLargeError("no room")
 
         with emulated_gpus(2), gw.place(dense(), names_of(2)) as placed:
             assert place_positions(placed).run_on_first_with_room(run) is None
-        assert lenders == [()]
+        assert tried == [StepPlacement]
 
     def test_progress_never_decreases(self, joint: list[dict[int, int]]) -> None:
         seen: list[int] = []

@@ -7,11 +7,12 @@ for making and closing a placement, its GPUs are used under :meth:`StepPlacement
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from threading import Lock, RLock
 from time import perf_counter
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from godwit.runtime.cuda.devices import (
     CLOSED,
     GpuLocks,
     HeldGpus,
+    gpu_index,
     held_gpus,
     reach_each_other,
     refuse_held,
@@ -62,9 +64,12 @@ _OWN_BYTES = 192
 """Bytes for each vertex that a GPU with lenders keeps of its own memory for arrays of vertices, which are
 accessed in any order; those of arcs are read one after the other."""
 _SHORT_BYTES = 32
-"""Arrays of at most so many bytes for each vertex are taken for arrays of vertices."""
-_LENDING: dict[frozenset[int], RLock] = {}
-"""Locks of runs in the memory of several GPUs, by the GPUs: two runs at the same time would not fit."""
+"""Limit of the bytes for each vertex of what is taken for an array of vertices."""
+_LENDING: dict[int, RLock] = {}
+"""By GPU the lock of runs in the memory of several: two at the same time would not fit."""
+_COPIES: WeakSet[StepPlacement] = WeakSet()
+"""The copies of all placed graphs (:meth:`StepPlacement.copies`)."""
+_COPIES_LOCK = Lock()
 _COPY_ROOM = 4
 """A GPU has ample room for a copy of a graph if this number of copies would fit."""
 _RUNS_PER_LOOK = 16
@@ -81,8 +86,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :param processes: those whose GPUs run together, each of which has the graph and one device; None: this
         process has all devices
     :param results: the vertices whose values results have; None: all, or of several processes a share
-    :param lenders: other GPUs that reach the only device, and it them: arrays may lie in their memory where
-        its own has no room
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
@@ -102,12 +105,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
         numbering: Positions | None = None,
         processes: OtherProcesses | None = None,
         results: range | None = None,
-        lenders: Sequence[int] = (),
     ) -> None:
         super().__init__(devices)
-        self.lenders = tuple(lenders)
-        if lenders:
-            self.gpu_locks = GpuLocks([*self.indexes, *lenders])
         self.processes = processes
         self._results = results
         self.device_count = len(devices) if processes is None else processes.count
@@ -285,43 +284,14 @@ class StepPlacement(GpuEndpoints[StepPart]):
         :param part_bytes: size of the arrays, by device
         :param free_bytes: returns the free memory of a GPU
         """
-        require_room(self.indexes, part_bytes, free_bytes, self.lenders)
+        require_room(self.indexes, part_bytes, free_bytes)
 
     def new_buffer(self, part: StepPart, nbytes: int) -> Buffer:
-        """Return memory for an array on a device, which may lie on lenders.
+        """Return memory for an array on a device.
 
         :raises GraphTooLargeError: there is no room
         """
-        if not self.lenders:
-            return Buffer(part.index, nbytes)
-        own = memory.free_memory_bytes(part.index)
-        if nbytes >= page_bytes(part.index):  # others leave room for uploads
-            own -= rows.LONGEST_WEIGHT_BYTES * min(rows.CHUNK_ARCS, self.graph.arc_count)
-        if nbytes > _SHORT_BYTES * self.vertex_count:
-            own -= _OWN_BYTES * self.vertex_count
-        if nbytes <= own:
-            return Buffer(part.index, nbytes)
-        return joint_buffer(self._shares(part.index, nbytes, max(0, own)))
-
-    def _shares(self, index: int, nbytes: int, own: int) -> dict[int, int]:
-        """Return how much of an array lies on each GPU, in whole pages.
-
-        :param own: bytes that the GPU ``index`` gives before others do; what they can spare is next, and
-            the rest, which drivers seldom give, comes last
-        """
-        free = {gpu: memory.free_memory_bytes(gpu) for gpu in (index, *self.lenders)}
-        spare = [(gpu, spare_bytes(gpu)) for gpu in self.lenders]
-        shares = dict.fromkeys(free, 0)
-        missing = nbytes
-        for gpu, limit in [(index, own), *spare, *free.items()]:
-            page = page_bytes(gpu)
-            share = min(-(-missing // page), max(0, limit - shares[gpu]) // page) * page
-            shares[gpu] += share
-            missing = max(0, missing - share)
-        if missing:
-            self.require_room([nbytes], memory.free_memory_bytes)
-            shares[index] += missing  # pages are not enough: this fails
-        return shares
+        return Buffer(part.index, nbytes)
 
     def rows(
         self, direction: Direction, weighted: bool = False, *, ordered: bool = False
@@ -506,12 +476,19 @@ class StepPlacement(GpuEndpoints[StepPart]):
         refuse_held(self.indexes)  # another thread, which makes copies, may wait for them
         firsts = [self.indexes.index(index) for index in dict.fromkeys(self.indexes)][:count]
         with self._copying:
+            if any(copy.closed for copy in self._copies):  # by a run in joint memory
+                for copy in self._copies:
+                    copy.close()
+                self._copies = []
             while len(self._copies) < count and not self.closed:
                 device = self.devices[firsts[len(self._copies)]]
-                known = self._copies[0].numbering if self._copies else None
-                self._copies.append(
-                    StepPlacement([device], self.graph, numbering=known, results=self.results)
+                copy = StepPlacement(
+                    [device], self.graph, numbering=self._whole_numbering, results=self.results
                 )
+                self._whole_numbering = copy.numbering
+                with _COPIES_LOCK:
+                    _COPIES.add(copy)
+                self._copies.append(copy)
             if self.closed:
                 for copy in self._copies:  # it was closed while these were made
                     copy.close()
@@ -561,33 +538,27 @@ class StepPlacement(GpuEndpoints[StepPart]):
         """
         if len(self.parts) == 1:
             return run(self)
-        lenders = set(self.indexes[1:]) - {self.indexes[0]} if self.reach_each_other else set()
-        if self.copies_fit or not (lenders and can_join(self.indexes)):
+        lends = self.reach_each_other and len(set(self.indexes)) > 1 and can_join(self.indexes)
+        if self.copies_fit or not lends:
             try:
                 return self._run_on_copy(run)
             except GraphTooLargeError:
-                if not (lenders and can_join(self.indexes)):
+                if not lends:
                     raise
         refuse_held(self.indexes)  # a progress function would wait for itself
-        with _LENDING.setdefault(frozenset(self.indexes), RLock()):
-            self.drop_copies()  # which other queries have made
-            joint = StepPlacement(
-                self.devices[:1], self.graph, numbering=self._whole_numbering, results=self.results,
-                lenders=sorted(lenders),
-            )  # fmt: skip
-            with closing(joint):
-                self._whole_numbering = joint.numbering
-                return run(joint)
+        with ExitStack() as stack:
+            for index in sorted(set(self.indexes)):
+                stack.enter_context(_LENDING.setdefault(index, RLock()))
+            joint = JointPlacement(
+                self.devices, self.graph, numbering=self._whole_numbering, results=self.results
+            )
+            stack.enter_context(closing(joint))
+            self._whole_numbering = joint.numbering
+            return run(joint)
 
     def _run_on_copy(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
         """Return what a function returns for a copy on the first GPU; as of :meth:`run_on_copies`."""
-
-        def run_on_copy(copies: StepCopies) -> Outcome:
-            (copy,) = copies.placements
-            self._whole_numbering = copy.numbering
-            return run(copy)
-
-        return self.run_on_copies(1, run_on_copy)
+        return self.run_on_copies(1, lambda copies: run(copies.placements[0]))
 
     def run_on_first_with_room(self, run: Callable[[StepPlacement], Outcome]) -> Outcome | None:
         """Return the same as :meth:`run_on_first`, or None if the first of several GPUs alone has no room.
@@ -623,8 +594,86 @@ class StepPlacement(GpuEndpoints[StepPart]):
         super()._free()
         self._rows, self._halos, self._subscribers, self._hub_rows = {}, {}, {}, None
         for copy in self._copies:
-            copy.closed = True
-            copy._free()
+            copy.close_held()
+
+
+def _free_copies(indexes: Sequence[int]) -> None:
+    """Free the copies of all placed graphs on some GPUs, which the calling thread holds.
+
+    Queries make them anew.
+    """
+    with _COPIES_LOCK:
+        copies = [copy for copy in _COPIES if not copy.closed and copy.indexes[0] in indexes]
+    for copy in copies:
+        copy.close_held()
+
+
+class JointPlacement(StepPlacement):
+    """A graph on the first of several GPUs, which all reach each other's memory.
+
+    Arrays lie in the memory of the other GPUs, the lenders, where that of the first has no room. All are
+    held together.
+
+    :param devices: the first one runs the kernels
+    :param numbering: as of :class:`StepPlacement`, like ``results``
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        graph: Graph,
+        *,
+        numbering: Positions | None = None,
+        results: range | None = None,
+    ) -> None:
+        super().__init__(devices[:1], graph, numbering=numbering, results=results)
+        self.gpu_locks = GpuLocks([gpu_index(device) for device in devices])
+        self.lenders = [index for index in self.gpu_locks.indexes if index not in self.indexes]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Return a block that holds all GPUs exclusively, without copies of graphs in their memory."""
+        with super().held():
+            _free_copies(self.gpu_locks.indexes)
+            yield
+
+    def require_room(self, part_bytes: Sequence[int], free_bytes: Callable[[int], int]) -> None:
+        """Raise GraphTooLargeError if new arrays do not fit; as of :meth:`StepPlacement.require_room`."""
+        require_room(self.indexes, part_bytes, free_bytes, self.lenders)
+
+    def new_buffer(self, part: StepPart, nbytes: int) -> Buffer:
+        """Return memory for an array, which may lie on lenders.
+
+        :raises GraphTooLargeError: there is no room
+        """
+        own = memory.free_memory_bytes(part.index)
+        if nbytes >= page_bytes(part.index):  # smaller arrays may take the room for uploads
+            own -= rows.LONGEST_WEIGHT_BYTES * min(rows.CHUNK_ARCS, self.graph.arc_count)
+        if nbytes > _SHORT_BYTES * self.vertex_count:
+            own -= _OWN_BYTES * self.vertex_count
+        if nbytes <= own:
+            return Buffer(part.index, nbytes)
+        return joint_buffer(self._shares(part.index, nbytes, max(0, own)))
+
+    def _shares(self, index: int, nbytes: int, own: int) -> dict[int, int]:
+        """Return how much of an array lies on each GPU, in whole pages.
+
+        :param own: bytes that the GPU ``index`` gives before others do; what they can spare is next, and
+            the rest, which drivers seldom give, comes last
+        """
+        free = {gpu: memory.free_memory_bytes(gpu) for gpu in (index, *self.lenders)}
+        spare = [(gpu, spare_bytes(gpu)) for gpu in self.lenders]
+        shares = dict.fromkeys(free, 0)
+        missing = nbytes
+        for gpu, limit in [(index, own), *spare, *free.items()]:
+            page = page_bytes(gpu)
+            share = min(-(-missing // page), max(0, limit - shares[gpu]) // page) * page
+            shares[gpu] += share
+            missing = max(0, missing - share)
+        if missing:
+            self.require_room([nbytes], memory.free_memory_bytes)
+            shares[index] += missing  # pages are not enough: this fails
+        return shares
 
 
 class StepCopies:

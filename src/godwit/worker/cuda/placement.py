@@ -8,6 +8,7 @@ state, since queries take turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import count
@@ -224,7 +225,7 @@ class GpuEndpoints(Generic[Part]):
         first, second = self.indexes[here], self.indexes[there]
         return driver.can_access_peer(first, second) and driver.can_access_peer(second, first)
 
-    def held(self) -> HeldGpus:
+    def held(self) -> AbstractContextManager[None]:
         """Return a block that holds the GPUs exclusively; no work in the streams outlasts it.
 
         :raises ClosedContextError: when it begins: this is closed
@@ -275,8 +276,12 @@ class GpuEndpoints(Generic[Part]):
         """Free all memory, after the run that uses it; closing twice does no harm."""
         if not self.closed:
             with HeldGpus(self.gpu_locks):
-                self.closed = True
-                self._free()
+                self.close_held()
+
+    def close_held(self) -> None:
+        """Free all memory. The caller holds the GPUs."""
+        self.closed = True
+        self._free()
 
     def _free(self) -> None:
         for known in self._plans.values():

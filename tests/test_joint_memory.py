@@ -220,7 +220,8 @@ class TestEmulated:
             ThreadPoolExecutor() as pool,
         ):
             runs = [
-                pool.submit(place_positions(placed).run_on_first, run) for placed in (one, other)
+                pool.submit(place_positions(placed).run_on_first, "test", run)
+                for placed in (one, other)
             ]
             for asked in runs:
                 asked.result()
@@ -261,9 +262,16 @@ class TestEmulated:
         ):
             mine, theirs = (place_positions(placed) for placed in (one, one if is_same else other))
             for _ in range(2):
-                assert mine.run_on_first(run) == "done"
+                assert mine.run_on_first("test", run) == "done"
             theirs.run_on_copies(2, on_copies)
             assert machine.held_bytes(1) >= 400_000
+
+    def test_an_algorithm_that_has_room_on_one_gpu_keeps_its_copy_there(self) -> None:
+        """Whatever memory others needed."""
+        with emulated_gpus(2, memory_bytes=520_000), gw.place(dense(), names_of(2)) as placed:
+            gw.leiden(placed)
+            runs = [gw.label_propagation(placed).statistics for _ in range(2)]
+        assert ["rows" in run.seconds for run in runs] == [True, False]
 
     def test_where_all_gpus_can_compute_none_lends(self) -> None:
         tried = []

@@ -76,8 +76,9 @@ class DeviceArray:
         return addresses
 
     def nbytes(self, part: StepPart) -> int:
-        """Size of a device's buffer; 0 if it has none."""
-        return self[part].nbytes if part in self else 0
+        """Size of a device's buffer; 0 if it has none. Another thread may free it meanwhile."""
+        buffer = self._buffers.get(part.place)
+        return 0 if buffer is None else buffer.nbytes
 
     def room(self, part: StepPart, nbytes: int) -> Buffer:
         """Return a device's buffer with at least `nbytes`; a new one has undefined content.

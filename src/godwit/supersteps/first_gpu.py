@@ -41,7 +41,7 @@ def run_on_first_gpu(
     """
     steps = place_positions(placed)
     with statistics.phase("run"):
-        outcome = steps.run_on_first(run)
+        outcome = steps.run_on_first(statistics.solver, run)
     _fill_in(statistics, outcome)
     return outcome
 

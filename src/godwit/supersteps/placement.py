@@ -89,7 +89,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
     :raises InputError: too many devices, or a partition into another number of parts
     :raises DeviceError: a GPU cannot run kernels whose blocks wait for each other
 
-    :ivar copies_fit: False once a copy of the whole graph did not fit on one GPU
+    :ivar copies_fit: False once copies did not fit on GPUs: what all can run together does not try again
     :ivar seconds: time by phase: ``"number"`` for finding positions, ``"rows"`` for making rows, ``"sort"``
         of that for sorting them, ``"deliver"`` for results
     :ivar device_arrays: all arrays on the devices; closing the placement frees them
@@ -124,6 +124,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         self._whole_numbering: Positions | None = None
         self._runs_on_copies = 0
         self.copies_fit = True
+        self._needs_all: set[str] = set()  # names of algorithms: the memory of all GPUs
         self._copying = Lock()
         self.device_arrays: list[DeviceArray] = []
         self.position_of = DeviceArray(self)
@@ -500,6 +501,14 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
         :raises GraphTooLargeError: they do not fit: ``copies_fit`` is False from then on
         """
+        try:
+            return self._run_on_copies(count, run)
+        except GraphTooLargeError:
+            self.copies_fit = False
+            raise
+
+    def _run_on_copies(self, count: int, run: Callable[[StepCopies], Outcome]) -> Outcome:
+        """Return the same as :meth:`run_on_copies`, and leave ``copies_fit`` as it is."""
         while True:
             copies = self.copies(count)
             try:
@@ -509,7 +518,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
                 if self.closed:
                     raise
             except GraphTooLargeError:
-                self.copies_fit = False
                 self.drop_copies()
                 raise
         if self._runs_on_copies % _RUNS_PER_LOOK == 0 and copies.is_narrow():
@@ -529,22 +537,28 @@ class StepPlacement(GpuEndpoints[StepPart]):
             return run(self)
         return self.run_on_copies(min(len(set(self.indexes)), max(1, shares)), run)
 
-    def run_on_first(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
+    def run_on_first(self, name: str, run: Callable[[StepPlacement], Outcome]) -> Outcome:
         """Return what a function returns for the whole graph on one GPU, of several on the first.
 
         Where its memory does not suffice, arrays lie in that of the others, too, if they reach each other.
 
+        :param name: of the algorithm: one that needed the memory of several begins with it the next time
         :raises GraphTooLargeError: there is no room for it
         """
         if len(self.parts) == 1:
             return run(self)
-        lends = self.reach_each_other and len(set(self.indexes)) > 1 and can_join(self.indexes)
-        if self.copies_fit or not lends:
+        if name not in self._needs_all:
             try:
-                return self._run_on_copy(run)
+                return self._run_on_copies(1, lambda copies: run(copies.placements[0]))
             except GraphTooLargeError:
-                if not lends:
+                several = len(set(self.indexes)) > 1
+                if not (several and self.reach_each_other and can_join(self.indexes)):
                     raise
+                self._needs_all.add(name)
+        return self._run_in_joint_memory(run)
+
+    def _run_in_joint_memory(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
+        """Return what a function returns for the graph on the first GPU, with the memory of all."""
         refuse_held(self.indexes)  # a progress function would wait for itself
         with ExitStack() as stack:
             for index in sorted(set(self.indexes)):
@@ -556,10 +570,6 @@ class StepPlacement(GpuEndpoints[StepPart]):
             self._whole_numbering = joint.numbering
             return run(joint)
 
-    def _run_on_copy(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
-        """Return what a function returns for a copy on the first GPU; as of :meth:`run_on_copies`."""
-        return self.run_on_copies(1, lambda copies: run(copies.placements[0]))
-
     def run_on_first_with_room(self, run: Callable[[StepPlacement], Outcome]) -> Outcome | None:
         """Return the same as :meth:`run_on_first`, or None if the first of several GPUs alone has no room.
 
@@ -570,7 +580,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         if not self.has_room_for_copy():
             return None
         try:
-            return self._run_on_copy(run)
+            return self.run_on_copies(1, lambda copies: run(copies.placements[0]))
         except GraphTooLargeError:
             return None
 

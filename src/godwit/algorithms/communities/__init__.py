@@ -272,7 +272,7 @@ def _modularity_on_gpu(
     if weighted:
         placed = query.with_integer_weights(placed, arcs.rows.weights)
     return place_positions(placed).run_on_first(
-        lambda whole: modularity_on_gpu(whole, label, resolution, weighted=weighted)
+        "modularity", lambda whole: modularity_on_gpu(whole, label, resolution, weighted=weighted)
     )
 
 
@@ -583,6 +583,7 @@ class _LabelRun:
         steps = place_positions(placed)
         with statistics.phase("run"):
             outcome = steps.run_on_first(
+                statistics.solver,
                 lambda whole: labels_on_gpu(
                     whole,
                     weighted,
@@ -592,7 +593,7 @@ class _LabelRun:
                     self.options.gpu,
                     self.options.location,
                     poll,
-                )
+                ),
             )
         statistics.begin_on(statistics.devices[:1])
         statistics.split_run(outcome.seconds)

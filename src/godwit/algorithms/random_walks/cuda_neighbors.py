@@ -95,7 +95,7 @@ def sample_on_gpu(
 
     seconds = {"kernel": 0.0, "gather": 0.0}
     with statistics.phase("run"):
-        found = place_positions(placed).run_on_first(run)
+        found = place_positions(placed).run_on_first("neighbors", run)
     statistics.split_run(seconds)
     return found
 

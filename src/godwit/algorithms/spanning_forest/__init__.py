@@ -140,7 +140,8 @@ def _on_gpu(
 
     with statistics.phase("run"):
         marked = steps.run_on_first(
-            lambda whole: forest_on_gpu(whole, weights, maximum, options.gpu, poll)
+            "spanning forest",
+            lambda whole: forest_on_gpu(whole, weights, maximum, options.gpu, poll),
         )
     statistics.split_run(marked.seconds)
     return marked

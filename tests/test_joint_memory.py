@@ -16,6 +16,7 @@ import pytest
 import godwit as gw
 from emulated_grid import emulated_gpus
 from godwit.algorithms.communities import levels
+from godwit.algorithms.communities.cuda_summary import CommunitySummary
 from godwit.errors import GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.cuda import builder
@@ -290,6 +291,43 @@ class TestEmulated:
             gw.leiden(dense(), devices=names_of(2), progress=seen.append, gpu=GpuOptions(slice_s=0))
         assert joint
         assert seen == sorted(seen)
+
+    @pytest.mark.parametrize("is_small", [False, True])
+    @pytest.mark.parametrize("takes_over", [False, True])
+    @pytest.mark.parametrize("method", [gw.leiden, gw.label_propagation])
+    def test_what_a_run_has_counted_that_begins_again_does_not_count(
+        self, monkeypatch: pytest.MonkeyPatch, method: Any, takes_over: bool, is_small: bool
+    ) -> None:
+        """In joint memory, or, where no devices were named and there is one GPU, on cores."""
+        real, seen = CommunitySummary.number, list[int]()
+        if is_small:
+            monkeypatch.setattr(levels, "SMALL_VERTICES", 1 << 17)
+            monkeypatch.setattr(levels, "_SMALL_GRAPH_ARCS", 1 << 21)
+
+        def fail_once(*_: Any, **__: Any) -> None:
+            monkeypatch.setattr(CommunitySummary, "number", real)
+            raise GraphTooLargeError("no room")
+
+        monkeypatch.setattr(CommunitySummary, "number", fail_once)
+        with emulated_gpus(1 if takes_over else 2):
+            given = gw.place(dense(), names_of(2)) if not takes_over else dense()
+            found = method(given, progress=seen.append, gpu=GpuOptions(slice_s=0))
+        assert found.statistics.devices == (("cpu",) if takes_over else ("cuda:0",))
+        assert seen == sorted(seen)
+        assert seen[-1] == found.statistics.processed_items[0]
+
+    @pytest.mark.parametrize(
+        ("method", "nbytes"), [(gw.leiden, 500_000), (gw.label_propagation, 350_000)]
+    )
+    def test_too_little_memory_is_found_before_vertices_are_visited(
+        self, method: Any, nbytes: int
+    ) -> None:
+        graph, seen = dense(), list[int]()
+        if method is gw.label_propagation:  # whose rows need less with weights
+            graph = graph.with_random_weights(1, 9)
+        with emulated_gpus(1, memory_bytes=nbytes), pytest.raises(GraphTooLargeError):
+            method(graph, devices="cuda:0", progress=seen.append, gpu=GpuOptions(slice_s=0))
+        assert not any(seen)
 
     def test_gpus_whose_memory_cannot_be_mapped(self, joint: list[dict[int, int]]) -> None:
         graph = dense()

@@ -9,10 +9,11 @@ internally-disconnected communities in Leiden and Louvain", 2024).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Set, ValuesView
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -318,14 +319,30 @@ def _find(
         return _on_gpu_or_threads(run, chosen, placed, statistics, graph, devices)
 
 
-class _Run(Protocol):
+class _Run(ABC):
     """A run of a method, whose result does not depend on what computes it."""
 
+    options: SolverOptions
+
+    @abstractmethod
     def on_threads(
         self, devices: tuple[Device, ...], statistics: RunStatistics
-    ) -> CommunitiesResult: ...
+    ) -> CommunitiesResult:
+        """Return what the CPU computes."""
 
-    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult: ...
+    @abstractmethod
+    def on_gpu(self, placed: PlacedGraph, statistics: RunStatistics) -> CommunitiesResult:
+        """Return the same, computed on the first GPU."""
+
+    @cached_property
+    def _poll(self) -> RunPoll | None:
+        return make_poll(self.options)
+
+    def begin(self) -> RunPoll | None:
+        """Return the time-out and progress of the run, which begins, or begins again: memory was short."""
+        if self._poll is not None:
+            self._poll.before = 0
+        return self._poll
 
 
 def _on_gpu_or_threads(
@@ -357,7 +374,7 @@ def _on_gpu_or_threads(
 
 
 @dataclass(frozen=True)
-class _LevelsRun:
+class _LevelsRun(_Run):
     """A run of Louvain's or Leiden's method."""
 
     graph: Graph
@@ -372,7 +389,7 @@ class _LevelsRun:
         self, devices: tuple[Device, ...], statistics: RunStatistics
     ) -> CommunitiesResult:
         """Return what the CPU computes."""
-        poll = make_poll(self.options)
+        poll = self.begin()
         with statistics.phase("run"):
             cores = self._cores(query.thread_limit(devices), poll)
             label, maps = self.find(cores)
@@ -424,7 +441,7 @@ class _LevelsRun:
         weighted = len(self.arcs.rows.weights) > 0
         if weighted:
             placed = query.with_integer_weights(placed, self.arcs.rows.weights)
-        gpu, poll = self.options.gpu, make_poll(self.options)
+        gpu = self.options.gpu
         scores = Scores(
             partial(_factor, self.arcs, self.resolution, self.objective),
             weighted,
@@ -436,18 +453,23 @@ class _LevelsRun:
         arc_count = (1 + scores.one_way) * self.graph.arc_count
 
         def run(whole: Any) -> Outcome:
+            poll = self.begin()
             with whole.held():
                 steps: GpuSteps | Cores
-                inside: int | None = None
                 if is_small(self.graph.vertex_count, arc_count):
                     steps = self._cores(None, poll)
-                    on_host, maps = self.find(steps)
-                    label = uploaded_labels(whole, on_host)
-                    seconds: dict[str, float] = {}
                 else:
                     steps = GpuSteps(
                         whole, scores, loops, self.seed, gpu, poll, self.options.location
                     )
+                # Memory of the summary is taken now: if it is too short, nothing has been computed.
+                summary = CommunitySummary(whole, gpu, poll, weighted=weighted)
+                inside: int | None = None
+                if isinstance(steps, Cores):
+                    on_host, maps = self.find(steps)
+                    label = uploaded_labels(whole, on_host)
+                    seconds: dict[str, float] = {}
+                else:
                     label, maps = self.find(steps)
                     seconds, inside = steps.seconds, steps.inside
                     if self.objective == "cpm":
@@ -462,7 +484,6 @@ class _LevelsRun:
                             label, inside = uploaded_labels(whole, kept), None
                 if poll is not None:
                     poll.before = steps.visits
-                summary = CommunitySummary(whole, gpu, poll, weighted=weighted)
                 found = summary.number(
                     label, self.options.location, resolution=self._weight, inside=inside
                 )
@@ -528,7 +549,7 @@ def _report(statistics: RunStatistics, cores: Cores, levels: int) -> None:
 
 
 @dataclass(frozen=True)
-class _LabelRun:
+class _LabelRun(_Run):
     """A run of label propagation.
 
     :param is_cdlp: as Graphalytics defines CDLP (Iosup et al., PVLDB 9, 2016; specification 1.0, 2.3.4)
@@ -546,7 +567,7 @@ class _LabelRun:
     ) -> CommunitiesResult:
         """Return what the CPU computes."""
         graph, arcs = self.graph, self.arcs
-        poll = make_poll(self.options)
+        poll = self.begin()
         with statistics.phase("run"):
             level, factor = _first_level(graph, arcs, 0.0, "cdlp" if self.is_cdlp else "labels")
             cores = Cores(level, factor, self.seed, query.thread_limit(devices), poll)
@@ -579,7 +600,6 @@ class _LabelRun:
         weighted = len(self.arcs.rows.weights) > 0
         if weighted:
             placed = query.with_integer_weights(placed, self.arcs.rows.weights)
-        poll = make_poll(self.options)
         steps = place_positions(placed)
         with statistics.phase("run"):
             outcome = steps.run_on_first(
@@ -592,7 +612,7 @@ class _LabelRun:
                     self.seed,
                     self.options.gpu,
                     self.options.location,
-                    poll,
+                    self.begin(),
                 ),
             )
         statistics.begin_on(statistics.devices[:1])

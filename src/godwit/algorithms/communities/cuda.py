@@ -120,6 +120,8 @@ def labels_on_gpu(
         plan = placement.plan(
             ("labels", gpu, weighted, cdlp), lambda: _LabelPlan(placement, weighted, cdlp, gpu)
         )
+        # Memory of the summary is taken now: if it is too short, nothing has been computed.
+        communities = CommunitySummary(placement, gpu, poll, weighted=weighted)
         state = state_words([first_word(seed), iterations])
         control = plan.ask(state, phase=Phase.LABEL_BEGIN, poll=poll)
         seconds = plan.seconds
@@ -131,7 +133,6 @@ def labels_on_gpu(
         supersteps = int(control["state"][STEP])
         if poll is not None:
             poll.before += visited
-        communities = CommunitySummary(placement, gpu, poll, weighted=weighted)
         summary = communities.number(
             plan.array("label"), location, named=cdlp, inside=None if cdlp else inside
         )

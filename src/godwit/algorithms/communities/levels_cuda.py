@@ -6,7 +6,7 @@ supersteps a round. So cores take over small levels, with the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -306,6 +306,8 @@ class GpuSteps:
         )  # fmt: skip
         if not self._plan.is_laid_out:
             self._plan.allocate(sizes)
+            # Room for the arcs of the next level, too: if there is none, nothing has been computed.
+            placement.reserve(*self._needs_above(self._arc_sizes(arcs), 1))
             self._plan.is_laid_out = True
         for pair in _EXCHANGED:  # in any order, or half exchanged, if an exception ended a query
             for name in pair:
@@ -547,18 +549,28 @@ class GpuSteps:
         sum_bytes, two = self._plan.sum_bytes, self._scores.one_way
         sizes = {
             "begins": 8 * count, "ends": 8 * count, "mass": sum_bytes * count,
-            "in_mass": sum_bytes * count * two, "map": 4 * count,
-            "targets": self._placement.id_dtype.itemsize * arcs, "weights": sum_bytes * arcs,
+            "in_mass": sum_bytes * count * two, "map": 4 * count, **self._arc_sizes(arcs),
         }  # fmt: skip
         self._plan.wait_for_queue()
-        self._placement.reserve(
-            *((self._plan.array(name, number), [max(8, nbytes)]) for name, nbytes in sizes.items())
-        )
+        self._placement.reserve(*self._needs_above(sizes, number))
         members = {name: self._pointer(name, number) for name in sizes if name != "map"}
         if not two:
             members["in_mass"] = 0
         none = ("in_begins", "in_ends", "in_targets", "in_weights", "vertices")
         return members | dict.fromkeys(none, 0)
+
+    def _arc_sizes(self, arcs: int) -> dict[str, int]:
+        """Return the bytes by name of the arrays of a level above the first that have its arcs."""
+        target_bytes = self._placement.id_dtype.itemsize
+        return {"targets": target_bytes * arcs, "weights": self._plan.sum_bytes * arcs}
+
+    def _needs_above(
+        self, sizes: Mapping[str, int], number: int
+    ) -> list[tuple[DeviceArray, Sequence[int]]]:
+        """Return what a level above the first needs, as :meth:`StepPlacement.reserve` takes it."""
+        return [
+            (self._plan.array(name, number), [max(8, nbytes)]) for name, nbytes in sizes.items()
+        ]
 
     def aggregate(self, level: GpuLevel | Level, *, parts: bool = False) -> GpuLevel | Level | None:
         """Return the level whose vertices are the communities, or parts; None if all have one vertex."""

@@ -152,6 +152,8 @@ class _Hops:
         self._plan = plan
         self._query = query
         self._poll = poll
+        if poll is not None:  # a run with less memory may have counted
+            poll.before = 0
         self._seconds = seconds
         self.nodes_per_hop = [len(query.nodes)]
         self.edges_per_hop: list[int] = []

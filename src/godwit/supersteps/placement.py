@@ -550,10 +550,13 @@ class StepPlacement(GpuEndpoints[StepPart]):
         if name not in self._needs_all:
             try:
                 return self._run_on_copies(1, lambda copies: run(copies.placements[0]))
-            except GraphTooLargeError:
-                several = len(set(self.indexes)) > 1
-                if not (several and self.reach_each_other and can_join(self.indexes)):
+            except GraphTooLargeError as error:
+                if len(set(self.indexes)) == 1:
                     raise
+                if not (self.reach_each_other and can_join(self.indexes)):
+                    raise GraphTooLargeError(
+                        f"{error}. One GPU computes this, and it cannot take memory of the others here"
+                    ) from error
                 self._needs_all.add(name)
         return self._run_in_joint_memory(run)
 

@@ -506,6 +506,13 @@ class TestCsv:
                 graph = read(csv_file(tmp_path, f"source,target\n{row}\n"))
                 assert set(graph.ids) == {*row.replace('"', "").replace("\n", ",").split(",")}
 
+    def test_quotes_where_pieces_of_the_file_meet(self, tmp_path: Path) -> None:
+        """Fields in quotes are looked for in pieces of 1 MiB."""
+        for before in range(1, 7):
+            long = "x" * ((1 << 20) - len("a,") - before)
+            graph = read(csv_file(tmp_path, f'source,target\na,{long}\nb," b"\nc, b\n'))
+            assert set(graph.ids) == {"a", long, "b", " b", "c"}
+
     def test_blanks_alone_are_no_text(self, tmp_path: Path) -> None:
         path = csv_file(tmp_path, "source,target\na,b\na, \n")
         with pytest.raises(FormatError, match="there is no target") as caught:

@@ -235,9 +235,8 @@ class _Table:
         for begin in range(0, self.content.size, _COUNTED_BYTES):
             end = min(begin + _COUNTED_BYTES + 2, self.content.size)
             piece = self.content[begin:end].to_pybytes()
-            quotes_before = quotes
             quotes += piece.count(b'"', 0, _COUNTED_BYTES)
-            if quotes > quotes_before and not self._blanks_belong:
+            if not self._blanks_belong and b'"' in piece:
                 rows = b"\n" * (begin == 0) + piece + b"\n" * (end == self.content.size)
                 self._blanks_belong = _QUOTED_BLANK.search(rows) is not None
             self._has_blanks = self._has_blanks or b" " in piece or b"\t" in piece

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from threading import Thread
 from time import sleep
 from typing import Any
@@ -210,10 +210,11 @@ class TestEmulated:
         def run(whole: StepPlacement) -> None:
             if not isinstance(whole, JointPlacement):
                 raise GraphTooLargeError("no room")
-            at_work.append(whole)
-            sleep(0.1)
-            most.append(len(at_work))
-            at_work.remove(whole)
+            with whole.held():
+                at_work.append(whole)
+                sleep(0.1)
+                most.append(len(at_work))
+                at_work.remove(whole)
 
         graph = dense()
         with (
@@ -268,6 +269,28 @@ class TestEmulated:
                 assert mine.run_on_first("test", run) == "done"
             theirs.run_on_copies(2, on_copies)
             assert machine.held_bytes(1) >= 400_000
+
+    @pytest.mark.parametrize("interruption", [None, KeyboardInterrupt])
+    def test_memory_is_given_back_before_the_gpus_are(self, interruption: Any) -> None:
+        held = []
+
+        def run(whole: StepPlacement) -> None:
+            try:
+                with whole.held():
+                    whole.reserve((DeviceArray(whole), [1_500_000]))
+                    if interruption is not None:
+                        raise interruption
+            finally:
+                held.append([machine.held_bytes(index) for index in range(2)])
+
+        ends = nullcontext() if interruption is None else pytest.raises(interruption)
+        with (
+            emulated_gpus(2, memory_bytes=1 << 20) as machine,
+            closing(StepPlacement(resolve_devices(names_of(2)), dense())) as steps,
+            ends,
+        ):
+            steps.run_on_first("test", run)
+        assert held == [[0, 0], [0, 0]]  # that of one GPU was too little
 
     def test_an_algorithm_that_has_room_on_one_gpu_keeps_its_copy_there(self) -> None:
         """Whatever memory others needed."""

@@ -7,9 +7,9 @@ for making and closing a placement, its GPUs are used under :meth:`StepPlacement
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
-from threading import Lock, RLock
+from threading import Lock
 from time import perf_counter
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 
 from godwit.dtypes import Array
-from godwit.errors import ClosedContextError, GraphTooLargeError, InputError
+from godwit.errors import ClosedContextError, DeviceError, GraphTooLargeError, InputError
 from godwit.graph.csr import Graph
 from godwit.graph.cuda.builder import spare_bytes
 from godwit.graph.facts import in_offsets, is_symmetric
@@ -65,8 +65,6 @@ _OWN_BYTES = 192
 accessed in any order; those of arcs are read one after the other."""
 _SHORT_BYTES = 32
 """Limit of the bytes for each vertex of what is taken for an array of vertices."""
-_LENDING: dict[int, RLock] = {}
-"""By GPU the lock of runs in the memory of several: two at the same time would not fit."""
 _COPIES: WeakSet[StepPlacement] = WeakSet()
 """The copies of all placed graphs (:meth:`StepPlacement.copies`)."""
 _COPIES_LOCK = Lock()
@@ -543,6 +541,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
         Where its memory does not suffice, arrays lie in that of the others, too, if they reach each other.
 
         :param name: of the algorithm: one that needed the memory of several begins with it the next time
+        :param run: holds the placement that it gets once; it is called again where memory was short
         :raises GraphTooLargeError: there is no room for it
         """
         if len(self.parts) == 1:
@@ -562,14 +561,10 @@ class StepPlacement(GpuEndpoints[StepPart]):
 
     def _run_in_joint_memory(self, run: Callable[[StepPlacement], Outcome]) -> Outcome:
         """Return what a function returns for the graph on the first GPU, with the memory of all."""
-        refuse_held(self.indexes)  # a progress function would wait for itself
-        with ExitStack() as stack:
-            for index in sorted(set(self.indexes)):
-                stack.enter_context(_LENDING.setdefault(index, RLock()))
-            joint = JointPlacement(
-                self.devices, self.graph, numbering=self._whole_numbering, results=self.results
-            )
-            stack.enter_context(closing(joint))
+        joint = JointPlacement(
+            self.devices, self.graph, numbering=self._whole_numbering, results=self.results
+        )
+        with closing(joint):
             self._whole_numbering = joint.numbering
             return run(joint)
 
@@ -624,8 +619,8 @@ def _free_copies(indexes: Sequence[int]) -> None:
 class JointPlacement(StepPlacement):
     """A graph on the first of several GPUs, which all reach each other's memory.
 
-    Arrays lie in the memory of the other GPUs, the lenders, where that of the first has no room. All are
-    held together.
+    Arrays lie in the memory of the other GPUs, the lenders, where that of the first has no room. There is
+    one run, in one block of :meth:`held`, so its memory is there only while all GPUs are held.
 
     :param devices: the first one runs the kernels
     :param numbering: as of :class:`StepPlacement`, like ``results``
@@ -645,10 +640,16 @@ class JointPlacement(StepPlacement):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Return a block that holds all GPUs exclusively, without copies of graphs in their memory."""
+        """Hold all GPUs exclusively, without copies of graphs in their memory; close this at the end."""
         with super().held():
             _free_copies(self.gpu_locks.indexes)
-            yield
+            try:
+                yield
+            finally:
+                for part in self.parts:
+                    with suppress(DeviceError):  # it was raised where the work was waited for
+                        part.stream.synchronize()
+                self.close_held()
 
     def require_room(self, part_bytes: Sequence[int], free_bytes: Callable[[int], int]) -> None:
         """Raise GraphTooLargeError if new arrays do not fit; as of :meth:`StepPlacement.require_room`."""

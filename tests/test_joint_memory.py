@@ -292,6 +292,22 @@ class TestEmulated:
             steps.run_on_first("test", run)
         assert held == [[0, 0], [0, 0]]  # that of one GPU was too little
 
+    def test_arrays_of_other_algorithms_in_a_copy_make_room(self) -> None:
+        def filled_with(nbytes: int) -> Callable[[StepPlacement], type]:
+            def run(whole: StepPlacement) -> type:
+                with whole.held():
+                    whole.reserve((DeviceArray(whole), [nbytes]))
+                return type(whole)
+
+            return run
+
+        with (
+            emulated_gpus(2, memory_bytes=1 << 20),
+            closing(StepPlacement(resolve_devices(names_of(2)), dense())) as steps,
+        ):
+            for name, nbytes in (("one", 400_000), ("other", 700_000), ("third", 600_000)):
+                assert steps.run_on_first(name, filled_with(nbytes)) is StepPlacement
+
     def test_an_algorithm_that_has_room_on_one_gpu_keeps_its_copy_there(self) -> None:
         """Whatever memory others needed."""
         with emulated_gpus(2, memory_bytes=520_000), gw.place(dense(), names_of(2)) as placed:

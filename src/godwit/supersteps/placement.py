@@ -508,6 +508,7 @@ class StepPlacement(GpuEndpoints[StepPart]):
     def _run_on_copies(self, count: int, run: Callable[[StepCopies], Outcome]) -> Outcome:
         """Return the same as :meth:`run_on_copies`, and leave ``copies_fit`` as it is."""
         while True:
+            are_new = not self._copies
             copies = self.copies(count)
             try:
                 outcome = run(copies)
@@ -517,7 +518,8 @@ class StepPlacement(GpuEndpoints[StepPart]):
                     raise
             except GraphTooLargeError:
                 self.drop_copies()
-                raise
+                if are_new:
+                    raise  # else arrays of other algorithms were there, too
         if self._runs_on_copies % _RUNS_PER_LOOK == 0 and copies.is_narrow():
             self.drop_copies()
         self._runs_on_copies += 1

@@ -484,6 +484,10 @@ class TestCsv:
         assert list(graph.ids) == [-7, 1, 2, 2**53 - 1]
         assert set(named_arcs(graph)) == {(1, 2), (-7, 2**53 - 1)}
 
+    def test_ids_that_are_not_names_are_not_written_as_floats(self, tmp_path: Path) -> None:
+        with pytest.raises(FormatError, match=r"written as 1\.0, and id_base needs integers"):
+            read(csv_file(tmp_path, "source,target\n1.0,2.0\n"), id_base=1)
+
     def test_floats_beside_texts_are_texts(self, tmp_path: Path) -> None:
         graph = read(csv_file(tmp_path, "source,target\n1,1.0\n1.5,x\n"))
         assert list(graph.ids) == ["1", "1.0", "1.5", "x"]

@@ -224,7 +224,8 @@ def arcs_of_tables(
     directed = metadata.directed is not False
     if survey.texts and (options.relabel is False or options.id_base is not None):
         which = "relabel=False" if options.id_base is None else "id_base"
-        raise problem(f"ids are texts, and {which} needs integers below 2**63", None)
+        what = "texts" if typed else "texts, or written as 1.0"
+        raise problem(f"ids are {what}, and {which} needs integers below 2**63", None)
     if survey.texts or not counted:
         occurring = None if survey.texts else survey.occurring
         arcs, ids = relabelled(arcs, occurring, options, typed=typed)

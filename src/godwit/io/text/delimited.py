@@ -47,7 +47,7 @@ _MOST_KINDS = 8  # texts in it: Directed and Undirected, in any letters
 _BLANKS = " \t"
 _QUOTED_BLANK = re.compile(rb'[,;\t\r\n]"[ \t]|[ \t]"[,;\t\r\n]')  # at an end of a field in quotes
 
-_MISSING = ["NA", "N/A", "NaN", "nan", "null", "NULL", "None"]  # of R, pandas and databases
+_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # of R, pandas and databases
 
 _HEXADECIMAL = r"^[ \t]*-?0[xX]"  # Arrow takes such integers, too
 
@@ -97,7 +97,8 @@ def _describe_missing(ids: VertexIds) -> str:
     if ids.kind != "text":
         return ""
     texts = ids.to_arrow()
-    is_missing = pc.is_in(texts, value_set=pa.array(_MISSING, texts.type))
+    names = pa.concat_arrays([pa.repeat(arrow_text(name), 1) for name in _MISSING])
+    is_missing = pc.is_in(texts, value_set=names)
     if not pc.any(is_missing).as_py() or integers_in(texts.filter(pc.invert(is_missing))) is None:
         return ""
     return (

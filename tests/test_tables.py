@@ -796,8 +796,9 @@ class TestDataframes:
             list(table.index)
         )
         assert named_arcs(graph) == [("Ulm", "Bonn"), ("Bonn", "Jena")]
-        numbered = pd.DataFrame([[0, 1], [1, 2]])  # rows and columns have no names
-        assert named_arcs(Graph.from_table(numbered)) == [(0, 1), (1, 2)]
+        for columns in (None, pd.Index([0, 1])):  # rows have no names
+            numbered = pd.DataFrame([[0, 1], [1, 2]], columns=columns)
+            assert named_arcs(Graph.from_table(numbered)) == [(0, 1), (1, 2)]
 
     def test_integers_beside_texts(self) -> None:
         import pandas as pd

@@ -292,8 +292,8 @@ def _refuse_matrix(table: Any) -> None:
     """Raise InputError for a frame of pandas whose rows have the names of its columns."""
     if type(table).__module__.split(".")[0] != "pandas" or not hasattr(table, "columns"):
         return
-    has_names = type(table.columns).__name__ != "RangeIndex"
-    if has_names and table.index.equals(table.columns):
+    are_numbered = "RangeIndex" in (type(table.columns).__name__, type(table.index).__name__)
+    if not are_numbered and table.index.equals(table.columns):
         raise InputError(
             "the table is a matrix, as its rows and its columns have the same names: "
             "godwit.Graph.from_scipy(scipy.sparse.csr_array(table.to_numpy())).with_ids(list(table.index)) "

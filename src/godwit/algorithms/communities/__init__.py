@@ -455,21 +455,19 @@ class _LevelsRun(_Run):
         def run(whole: Any) -> Outcome:
             poll = self.begin()
             with whole.held():
-                steps: GpuSteps | Cores
-                if is_small(self.graph.vertex_count, arc_count):
-                    steps = self._cores(None, poll)
-                else:
-                    steps = GpuSteps(
-                        whole, scores, loops, self.seed, gpu, poll, self.options.location
-                    )
                 # Memory of the summary is taken now: if it is too short, nothing has been computed.
                 summary = CommunitySummary(whole, gpu, poll, weighted=weighted)
+                steps: GpuSteps | Cores
                 inside: int | None = None
-                if isinstance(steps, Cores):
+                if is_small(self.graph.vertex_count, arc_count):
+                    steps = self._cores(None, poll)
                     on_host, maps = self.find(steps)
                     label = uploaded_labels(whole, on_host)
                     seconds: dict[str, float] = {}
                 else:
+                    steps = GpuSteps(
+                        whole, scores, loops, self.seed, gpu, poll, self.options.location
+                    )
                     label, maps = self.find(steps)
                     seconds, inside = steps.seconds, steps.inside
                     if self.objective == "cpm":

@@ -697,6 +697,19 @@ def _check_distinct(kind: Kind, stored: Any) -> None:
         raise InputError(f"ids must be distinct, and {shown(again)} occurs twice")
 
 
+def require_no_objects(ids: VertexIds, format: str) -> None:
+    """Refuse to write ids that are Python objects, which files have no way to hold.
+
+    :param format: as the message begins
+    :raises InputError: they are; the message says what works
+    """
+    if ids.kind == "object":
+        raise InputError(
+            f"{format} cannot hold ids that are Python objects: graph.with_ids(list(map(str, graph.ids))) "
+            "makes texts of them, graph.with_ids(0) drops them (command line: --drop ids)"
+        )
+
+
 Vertex = Any
 """A vertex as an argument: its id (:attr:`Graph.ids`), an int in [0, n) where the graph has no ids."""
 

@@ -20,7 +20,7 @@ from godwit.arrays import arrow_array, numpy_array
 from godwit.dtypes import Array, as_weights
 from godwit.errors import InputError, shown
 from godwit.graph.arcs import ArcList, Arcs, Block, OccurringIds, ReadOptions, relabelled
-from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
+from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds, require_no_objects
 from godwit.graph.rows import Rows
 
 NAMES = ("source", "target", "weight")
@@ -442,11 +442,7 @@ def require_all_in_arcs(rows: Rows, ids: VertexIds, format: str, remedy: str) ->
     :param remedy: a way that works, for the message
     :raises InputError: naming such a vertex
     """
-    if ids.kind == "object":
-        raise InputError(
-            f"{format} cannot hold ids that are Python objects: graph.with_ids(list(map(str, graph.ids))) "
-            "makes texts of them, graph.with_ids(0) drops them (command line: --drop ids)"
-        )
+    require_no_objects(ids, format)
     has_arcs = rows.offsets[1:] > rows.offsets[:-1]
     has_arcs[rows.targets] = True
     if not has_arcs.all():

@@ -26,7 +26,7 @@ from godwit.dtypes import ID_DTYPES, WEIGHT_DTYPES, Array, frozen
 from godwit.errors import FormatError, InputError
 from godwit.graph.arcs import ReadOptions
 from godwit.graph.csr import Graph
-from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds
+from godwit.graph.ids import MAXIMAL_ID_BASE, VertexIds, require_no_objects
 from godwit.graph.rows import Rows
 from godwit.io.format import Format, Head
 from godwit.io.source import Source
@@ -364,12 +364,7 @@ def header_of(
 
 def stored_ids(ids: VertexIds) -> list[tuple[int, Array]]:
     """Return the sections that hold the ids."""
-    if ids.kind == "object":
-        raise InputError(
-            "Godwit's format cannot hold ids that are Python objects: "
-            "graph.with_ids(list(map(str, graph.ids))) makes texts of them, graph.with_ids(0) drops them "
-            "(command line: --drop ids)"
-        )
+    require_no_objects(ids, "Godwit's format")
     if ids.kind == "integer":
         return [(INTEGER_IDS, frozen(ids.stored, np.int64))]
     if not ids.own:
